@@ -1,0 +1,51 @@
+"""Custom gradients that fit, proven right: write them, prove them, watch them, explain and replace them.
+
+Importing gradwright loads no framework; a framework is touched only when a tensor of it arrives.
+"""
+
+from gradwright import compat, ops, shapes
+from gradwright._version import __version__
+from gradwright.check import assert_gradients, check
+from gradwright.errors import (
+    GradientCountError,
+    GradientDtypeError,
+    GradientShapeError,
+    GradwrightError,
+    ModeError,
+    OverrideError,
+    VariablesError,
+    WrongGradientError,
+)
+from gradwright.explain import GradientTape, explain
+from gradwright.fit import fit
+from gradwright.forms import elementwise, linear, rule
+from gradwright.observe import observe, probe
+from gradwright.override import override
+from gradwright.rule import custom_gradient
+
+__all__ = [
+    "GradientCountError",
+    "GradientDtypeError",
+    "GradientShapeError",
+    "GradientTape",
+    "GradwrightError",
+    "ModeError",
+    "OverrideError",
+    "VariablesError",
+    "WrongGradientError",
+    "__version__",
+    "assert_gradients",
+    "check",
+    "compat",
+    "custom_gradient",
+    "elementwise",
+    "explain",
+    "fit",
+    "linear",
+    "observe",
+    "ops",
+    "override",
+    "probe",
+    "rule",
+    "shapes",
+]

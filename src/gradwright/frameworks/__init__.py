@@ -1,0 +1,1 @@
+"""Whose tensor is this?"""

@@ -1,0 +1,6 @@
+"""Replacing built-in gradients."""
+
+
+def override(*args, **kwargs):
+    """Not written yet."""
+    raise NotImplementedError("override")

@@ -1,0 +1,1 @@
+"""Shape-changing functions with their exact adjoints."""
