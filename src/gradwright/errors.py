@@ -48,6 +48,10 @@ class WrongGradientError(GradwrightError, AssertionError):
     """`assert_gradients` found a rule that is wrong; the report is the message."""
 
 
+class ArgumentError(GradwrightError, ValueError):
+    """A function of gradwright was called with arguments that do not go together."""
+
+
 def compose(rule: str, where: str, fact: str, repair: str | None = None) -> str:
     """Put a message together: the rule and its place, the fact, the repair.
 
@@ -57,3 +61,15 @@ def compose(rule: str, where: str, fact: str, repair: str | None = None) -> str:
     """
     text = f"rule `{rule}` ({where}): {fact}"
     return f"{text}\n  repair: {repair}" if repair else text
+
+
+class Fault(Exception):
+    """A fact found inside, on its way to the boundary that knows whose rule it is about."""
+
+    def __init__(self, kind: type[GradwrightError], fact: str, repair: str | None = None):
+        super().__init__(fact)
+        self.kind, self.fact, self.repair = kind, fact, repair
+
+    def of(self, rule: str, where: str) -> GradwrightError:
+        """Name the rule: the error that the user sees."""
+        return self.kind(compose(rule, where, self.fact, self.repair))

@@ -1,1 +1,0 @@
-"""Shape-changing functions with their exact adjoints."""
