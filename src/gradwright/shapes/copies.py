@@ -124,7 +124,7 @@ def gather(x: Any, indices: Any, axis: Any = None, batch_dims: int = 0) -> Pair:
     batch = plan.known_int(b, batch_dims, "batch_dims")
     batch = batch if batch >= 0 else batch + len(b.static(indices) or ())
     along = _counted(b, x, batch if axis is None else axis)
-    if not 0 <= batch <= along:
+    if along >= 0 and not 0 <= batch <= along:
         raise ValueError(f"`batch_dims` is {batch} and may be at most `axis`, which is {along}")
     return _picked("gather", b, x, indices, along, batch)
 

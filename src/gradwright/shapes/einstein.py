@@ -58,10 +58,10 @@ def _sides(pattern: str, rank: int | None) -> tuple[str, str]:
 
 
 def _measured(b, x, left: str, lengths: dict[str, Any]) -> dict[str, Any]:
-    """Find the size of every axis that stands in a group on the left."""
+    """Find the size of every axis on the left that the caller did not give."""
     found: dict[str, Any] = {}
-    for axis, (group, _single) in enumerate(GROUP.findall(left)):
-        names = [name for name in group.split() if not name.isdigit()]
+    for axis, (group, single) in enumerate(GROUP.findall(left)):
+        names = [name for name in (group or single).split() if not name.isdigit()]
         free = [name for name in names if name not in lengths]
         if not free:
             continue

@@ -130,8 +130,14 @@ def _called(signature: inspect.Signature, args, kwargs) -> str:
 
 def _brief(value) -> str:
     if hasattr(value, "shape") and not isinstance(value, type):
-        rank = getattr(value.shape, "rank", len(value.shape) if hasattr(value.shape, "__len__") else None)
-        return f"{type(value).__name__} of shape {show(None if rank is None else tuple(value.shape))}"
+        return f"{type(value).__name__} of shape {show(_sizes(value.shape))}"
     if isinstance(value, list | tuple) and any(hasattr(v, "shape") for v in value):
         return "[" + ", ".join(map(_brief, value)) + "]"
     return repr(value)
+
+
+def _sizes(shape) -> tuple | None:
+    try:
+        return tuple(shape)
+    except (TypeError, ValueError):  # a shape of unknown rank
+        return None

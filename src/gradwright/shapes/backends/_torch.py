@@ -88,11 +88,16 @@ def uncut(x, begin, behind):
 
 
 def take_key(x, key):
-    return x[key]
+    return x.reshape(-1)[_places(x, key, x.shape)]
+
+
+def _places(x, key, sizes):
+    """Let numpy read the key: torch knows no negative step."""
+    return torch.as_tensor(np.arange(math.prod(sizes)).reshape(tuple(sizes))[key].copy(), device=x.device)
 
 
 def untake_key(x, key, sizes):
-    places = torch.arange(math.prod(sizes), device=x.device).reshape(sizes)[key]
+    places = _places(x, key, sizes)
     return zeros([math.prod(sizes)], x).index_add(0, places.reshape(-1), x.reshape(-1)).reshape(sizes)
 
 
