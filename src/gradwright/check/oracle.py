@@ -1,0 +1,64 @@
+"""Who knows the right gradient: the ladder of oracles, best first, and why a better one could not serve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from gradwright.check.bench import Arrays, Bench
+from gradwright.check.numeric import inner, signs, spread, typical
+from gradwright.check.slope import along
+
+Gradients = list[np.ndarray | None]
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """`expected` gives the right gradient of every element; None when only differences along directions are known."""
+
+    kind: str
+    text: str
+    expected: Callable[[Arrays, Arrays], Gradients] | None
+    confirmed: bool = True
+
+
+def choose(bench: Bench, point: Arrays, upstreams: Arrays, surrogate: object, rng: np.random.Generator) -> Oracle:
+    """The best oracle that this subject allows at this point."""
+    if surrogate is True:
+        return Oracle("none", "none: the gradient is declared a surrogate, so only its contract is judged", None, False)
+    if bench.other is not None:
+        what = "the named surrogate" if callable(surrogate) else "the reference `like`"
+        return Oracle("reference", f"autodiff of {what}{_precision(bench)}", bench.reference, False)
+    reason = untrusted(bench, point, upstreams, rng)
+    if reason is None:
+        return Oracle(
+            "autodiff", f"autodiff of the forward{_precision(bench)}, itself checked by a difference", bench.reference
+        )
+    return Oracle("differences", f"differences with error bounds{_precision(bench)} ({reason})", None)
+
+
+def _precision(bench: Bench) -> str:
+    return " in float64" if bench.forward_eps < 1e-12 else " in the inputs' own precision"
+
+
+def untrusted(bench: Bench, point: Arrays, upstreams: Arrays, rng: np.random.Generator) -> str | None:
+    """Why the forward's own autodiff cannot be believed; None when one difference agreed with it."""
+    try:
+        gradients = bench.reference(point, upstreams)
+    except Exception as error:
+        return f"autodiff of the forward fails: {type(error).__name__}"
+    if any(g is not None and not np.isfinite(g).all() for g in gradients):
+        return "autodiff of the forward is not finite here"
+    direction = [typical(x) * signs(rng, x) for x in point]
+    terms = spread(gradients, direction)
+    found = along(bench, point, upstreams, direction, 1e-6 * terms, rng)
+    off = abs(found.value - inner(gradients, direction))
+    if not np.isfinite(found.value):
+        return "the forward is not finite around this point"
+    if off <= found.bound + 1e-7 * terms:
+        return None
+    return (
+        "autodiff of the forward disagrees with a difference: a stop_gradient, an op without gradient or a nested rule"
+    )

@@ -1,0 +1,97 @@
+"""One point at which a rule is examined: what it answered there, how noisy that is, and what was expected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gradwright.check.bench import Arrays, Bench
+from gradwright.check.compare import Comparison, compare, widest
+from gradwright.check.numeric import epsilon, normal, nudged, typical
+from gradwright.check.oracle import Gradients, Oracle
+from gradwright.check.subject import Answer, Opened
+
+DRAWS = 2
+
+
+@dataclass
+class Sample:
+    """A point, an upstream and the rule's answer there."""
+
+    point: Arrays
+    opened: Opened
+    upstreams: Arrays
+    answer: Answer
+    noise: list[np.ndarray] = field(default_factory=list)
+    expected: Gradients | None = None
+    comparisons: list[Comparison] = field(default_factory=list)
+
+    @property
+    def bad(self) -> list[int]:
+        """The leaves whose gradient is off."""
+        return [i for i, c in enumerate(self.comparisons) if not c.right]
+
+
+def rounded(values: Arrays, dtypes: list[str], precise: bool) -> Arrays:
+    """Values that the dtypes hold exactly, so that the rule and its judge see the same numbers."""
+    if precise:
+        return values
+    return [_to(value, dtype) for value, dtype in zip(values, dtypes, strict=True)]
+
+
+def _to(value: np.ndarray, dtype: str) -> np.ndarray:
+    if dtype == "bfloat16":
+        bits = value.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)
+        return bits.view(np.float32).astype(np.float64)
+    wide = np.complex128 if dtype.startswith("complex") else np.float64
+    return value.astype(dtype).astype(wide)
+
+
+def take(bench: Bench, point: Arrays, rng: np.random.Generator, seen: dict[str, list[float]] | None = None) -> Sample:
+    """Run the subject at a point and pull one random upstream back."""
+    opened = bench.open(point)
+    upstreams = rounded([normal(rng, y) for y in opened.outputs], opened.dtypes, bench.precise)
+    return Sample(point, opened, upstreams, opened.pull(upstreams))
+
+
+def judge(bench: Bench, sample: Sample, oracle: Oracle, rng: np.random.Generator) -> None:
+    """Compare the rule's answer with the oracle's, element by element."""
+    if oracle.expected is None:
+        return
+    sample.expected = oracle.expected(sample.point, sample.upstreams)
+    if not sample.noise:
+        sample.noise = _noise(bench, sample, oracle, rng)
+    eps = bench.rule_eps if bench.other is None else max(bench.rule_eps, bench.forward_eps)
+    sample.comparisons = _compare(sample, eps)
+
+
+def _compare(sample: Sample, eps: float) -> list[Comparison]:
+    scale = max((float(np.max(np.abs(u))) for u in sample.upstreams if u.size), default=0.0)
+    rows = zip(sample.answer.gradients, sample.expected or [], sample.point, sample.noise, strict=True)
+    return [compare(g, e, x, noise, eps, scale) for g, e, x, noise in rows]
+
+
+def _noise(bench: Bench, sample: Sample, oracle: Oracle, rng: np.random.Generator) -> list[np.ndarray]:
+    """The spread of the rule's and of the oracle's answer when the point moves by units in the last place."""
+    eps = bench.rule_eps
+    arguments = len(bench.subject.slots)
+    draws, references = [], []
+    for _ in range(DRAWS):
+        near = [nudged(rng, x, eps) if i < arguments else x for i, x in enumerate(sample.point)]
+        draws.append(bench.open(near).pull(sample.upstreams).gradients)
+    wiggle = [nudged(rng, x, epsilon("float64")) for x in sample.point]
+    if oracle.expected is not None:
+        references.append(oracle.expected(wiggle, sample.upstreams))
+    own = widest(draws, sample.answer.gradients, sample.point)
+    other = widest(references, sample.expected or [], sample.point)
+    return [np.fmax(a, b) for a, b in zip(own, other, strict=True)]
+
+
+def beside(point: Arrays, bench: Bench, rng: np.random.Generator) -> Arrays:
+    """A point close by, off the kinks and special values that people choose: zeros, ones, whole numbers."""
+    size = 1e-3 if bench.native_eps < 1e-4 else 3e-2
+    near = [x + size * rng.uniform(0.5, 1.0, x.shape) * rng.choice([-1, 1], x.shape) * typical(x) for x in point]
+    arguments = len(bench.subject.slots)
+    near = [x if i < arguments or bench.lifted else point[i] for i, x in enumerate(near)]
+    return rounded(near, [leaf.dtype for leaf in bench.subject.leaves], bench.precise)

@@ -1,0 +1,109 @@
+"""What the proving engine needs of TensorFlow: tensors from and to NumPy, a function's own gradient, its variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+class TensorFlow:
+    """TensorFlow as the prover sees it; complex gradients are conj(df/dz) * upstream, the real inner product's own."""
+
+    name = "tensorflow"
+    repair = "tf"
+
+    def is_tensor(self, value: Any) -> bool:
+        """Whether a value can be a differentiable input."""
+        import tensorflow as tf
+
+        return isinstance(value, (tf.Tensor, tf.Variable, tf.RaggedTensor, np.ndarray)) or _is_keras_variable(value)
+
+    def dtype(self, value: Any) -> str:
+        """The dtype's plain name: `float32`, `bfloat16`, `complex64`."""
+        import tensorflow as tf
+
+        return tf.as_dtype(value.dtype).name
+
+    def numpy(self, value: Any) -> np.ndarray:
+        """The numbers of a tensor; the flat values of a ragged one, sparse slices made dense."""
+        import tensorflow as tf
+
+        if isinstance(value, tf.RaggedTensor):
+            value = value.flat_values
+        if not isinstance(value, (np.ndarray, np.generic)):
+            value = tf.convert_to_tensor(value).numpy()
+        return np.asarray(value)
+
+    def tensor(self, value: np.ndarray, like: Any, dtype: str) -> Any:
+        """A tensor of that dtype holding `value`, ragged as `like` is."""
+        import tensorflow as tf
+
+        tensor = tf.constant(value.astype(tf.as_dtype(dtype).as_numpy_dtype))
+        return like.with_flat_values(tensor) if isinstance(like, tf.RaggedTensor) else tensor
+
+    def scalar(self, value: Any) -> Any:
+        """A python number as the tensor that TensorFlow makes of it."""
+        import tensorflow as tf
+
+        return tf.convert_to_tensor(value)
+
+    def flatten(self, output: Any) -> list[Any]:
+        """The output tensors in TensorFlow's order."""
+        import tensorflow as tf
+
+        return [
+            tf.convert_to_tensor(t) if isinstance(t, (np.ndarray, np.generic, int, float, complex)) else t
+            for t in tf.nest.flatten(output)
+            if t is not None
+        ]
+
+    def spy(self, fn: Callable[[], Any]) -> tuple[Any, list[Any]]:
+        """Run `fn` and tell which trainable variables it read."""
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            result = fn()
+        return result, list(tape.watched_variables())
+
+    def vjp(self, fn: Callable[..., Any], tensors: list[Any], variables: list[Any]) -> tuple[list[Any], Callable]:
+        """The outputs of `fn(*tensors)` and the function that pulls upstreams back through TensorFlow's own record."""
+        import tensorflow as tf
+
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(tensors)
+            outputs = self.flatten(fn(*tensors))
+        targets = [i for i, t in enumerate(outputs) if differentiable(self.dtype(t))]
+
+        def pull(upstreams: list[Any]) -> list[Any]:
+            return tape.gradient(
+                [outputs[i] for i in targets],
+                tensors + variables,
+                output_gradients=[upstreams[i] for i in targets],
+            )
+
+        return outputs, pull
+
+    def variable_name(self, variable: Any) -> str:
+        """The name a user knows the variable by."""
+        return str(getattr(variable, "path", None) or variable.name).removesuffix(":0")
+
+    def write(self, variable: Any, value: np.ndarray) -> None:
+        """Put a value into a variable."""
+        variable.assign(value.astype(variable.numpy().dtype))
+
+    def seed(self, seed: int) -> None:
+        """Make the next random numbers of the eager process repeat."""
+        import tensorflow as tf
+
+        tf.random.set_seed(seed)
+
+
+def _is_keras_variable(value: Any) -> bool:
+    return type(value).__module__.startswith("keras") and hasattr(value, "assign") and hasattr(value, "trainable")
+
+
+def differentiable(dtype: str) -> bool:
+    """Whether gradients exist for this dtype."""
+    return dtype.startswith(("float", "bfloat", "complex"))
