@@ -1,0 +1,247 @@
+"""An audit: many rules proven one by one, each on its own inputs, none able to hide another.
+
+`check_targets` proves what is found in files and modules, `prove_meetings` what a watched run has met. The result is
+plain data that can be saved, read again and printed (`gradwright report`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, replace
+from types import ModuleType
+from typing import Any
+
+from gradwright.check import guess, met
+from gradwright.check.find import Problem, Search, first_line, search, unreached
+from gradwright.check.found import Found, found, is_own_rule, rule_in, shortened
+from gradwright.check.watch import Meeting, Watch, watching
+from gradwright.check.written import Written
+from gradwright.frameworks import tf_audit
+
+ALL_RIGHT, SOMETHING_WRONG, USAGE, UNDECIDED = 0, 1, 2, 3
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is known of one rule on one kind of inputs, in plain values."""
+
+    rule: str
+    where: str
+    verdict: str
+    inputs: str = ""
+    source: str = "example"  # "example", "guessed", "met" (real values of a run), "traced" (its signature only)
+    reason: str = ""
+    repair: str | None = None
+    faults: tuple[dict[str, Any], ...] = ()
+    report: dict[str, Any] = field(default_factory=dict)
+    text: str = ""
+
+
+@dataclass
+class Audit:
+    """All findings of one command, the problems on the way, and how the program itself ended."""
+
+    findings: list[Finding] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    program: str | None = None
+    program_status: int | None = None
+
+    @property
+    def exit_status(self) -> int:
+        """1: a rule is wrong or the program failed; else 2: something was unusable; else 3: undecided; else 0."""
+        verdicts = {finding.verdict for finding in self.findings}
+        if "wrong" in verdicts or self.program_status:
+            return SOMETHING_WRONG
+        if self.problems or not verdicts:
+            return USAGE
+        return UNDECIDED if "undecided" in verdicts else ALL_RIGHT
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything in plain values: `json.dumps(audit.to_dict())` works."""
+        counts = {v: sum(f.verdict == v for f in self.findings) for v in ("right", "wrong", "undecided")}
+        return {"exit_status": self.exit_status, **counts, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Audit:
+        """The audit that `to_dict` wrote down."""
+        findings = [Finding(**{**f, "faults": tuple(f["faults"])}) for f in data["findings"]]
+        problems = [Problem(**p) for p in data["problems"]]
+        return cls(findings, problems, data["notes"], data["program"], data["program_status"])
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps(self.to_dict(), default=str)
+
+
+def check_targets(targets: tuple[str, ...], inside: bool = False) -> Audit:
+    """Prove every rule in the files, directories and modules named."""
+    with tf_audit.random_state_kept():
+        result = search(targets, inside)
+        audit = Audit(problems=result.problems)
+        audit.findings = [prove_found(rule) for rule in result.rules]
+        for module, rule in unreached(result):
+            audit.findings += prove_written(module, rule)
+    if not audit.findings and not audit.problems:
+        audit.problems.append(none_found(targets, result))
+    return audit
+
+
+def none_found(targets: tuple[str, ...], result: Search) -> Problem:
+    """The problem of having found nothing to prove."""
+    looked = f"{len(result.modules)} file{'s' if len(result.modules) != 1 else ''}"
+    fact = f"no rule of gradwright or of tf.custom_gradient found in {looked}"
+    return Problem(
+        " ".join(targets), fact, "gradwright run script.py  # meets also the rules that a program makes as it runs"
+    )
+
+
+def prove_found(rule: Found) -> Finding:
+    """Prove a rule on its `example`, or on inputs found by trying."""
+    blank = Finding(rule.name, rule.where, "undecided")
+    try:
+        rule = on_instance(rule)
+    except Exception as error:  # whatever the user's constructor raises
+        reason = (
+            f"a method, and `{rule.owner and rule.owner.__name__}()` raises {type(error).__name__}: {first_line(error)}"
+        )
+        return replace(blank, reason=reason, repair="gradwright run script.py  # a script that calls it on an instance")
+    example = example_of(rule.rule)
+    if example is None:
+        return prove_guessed(rule, blank)
+    try:
+        args, kwargs = arguments(example())
+    except Exception as error:
+        return replace(blank, reason=f"its example raises {type(error).__name__}: {first_line(error)}")
+    return prove(rule, args, kwargs, "example")
+
+
+def prove_guessed(rule: Found, blank: Finding) -> Finding:
+    """Prove a rule on inputs that it takes without complaint."""
+    try:
+        tried = guess.guess(rule.rule, rule_function(rule.rule))
+    except (guess.NoGuess, ValueError, TypeError) as error:  # ValueError, TypeError: a callable without a signature
+        reason = f"it names no example, and none of the inputs that were tried fits: {first_line(error)}"
+        return replace(blank, source="guessed", reason=reason, repair=example_line(rule))
+    return replace(prove(rule, tried.args, tried.kwargs, "guessed"), inputs=tried.text)
+
+
+def example_line(rule: Found) -> str:
+    """The line that would give the rule its inputs."""
+    if rule.kind == "gradwright":
+        return "@gw.custom_gradient(example=lambda: (tf.constant([0.5, 2.0]),))"
+    return f"{rule.name.rpartition('.')[2]}.example = lambda: (tf.constant([0.5, 2.0]),)"
+
+
+def on_instance(rule: Found) -> Found:
+    """A method of a class becomes that of a fresh instance, where the class can be made without arguments."""
+    if rule.owner is None:
+        return rule
+    bound = getattr(rule.owner(), rule_name(rule.rule))
+    return replace(rule, rule=rule_in(bound), owner=None)
+
+
+def rule_name(rule: Any) -> str:
+    """The bare name of a rule's function."""
+    return getattr(rule_function(rule), "__name__", "")
+
+
+def rule_function(rule: Any) -> Any:
+    """The function whose parameters the caller sees."""
+    return rule.__wrapped__ if is_own_rule(rule) else tf_audit.user_function(rule)
+
+
+def example_of(rule: Any) -> Any:
+    """The function that gives inputs: the option of gradwright's rules, or an attribute set on TensorFlow's."""
+    options = getattr(rule, "options", None)
+    return getattr(options, "example", None) or getattr(rule, "example", None)
+
+
+def arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A tuple is the positional arguments, a dict the named ones, anything else the only argument."""
+    if isinstance(example, dict):
+        return (), example
+    return (example if isinstance(example, tuple) else (example,)), {}
+
+
+def prove_written(module: ModuleType, rule: Written) -> list[Finding]:
+    """Prove a rule that some function makes, by calling that function with inputs that it takes."""
+    where = f"{shortened(module.__file__ or '')}:{rule.line}"
+    maker = getattr(module, rule.maker, None)
+    reason = f"made when `{rule.maker}` runs"
+    repair = "gradwright run script.py  # a script that calls it"
+    if not callable(maker) or isinstance(maker, type):
+        return [Finding(rule.name, where, "undecided", source="guessed", reason=reason, repair=repair)]
+    watch = Watch()
+    try:
+        with watching(watch):
+            output = maker(*(tried := guess.guess(maker, maker)).args, **tried.kwargs)
+    except Exception as error:
+        reason += f", and none of the inputs that were tried fits: {first_line(error)}"
+        return [Finding(rule.name, where, "undecided", source="guessed", reason=reason, repair=repair)]
+    if rule_in(output) is not None:
+        return [prove_found(found(rule_in(output)))]
+    mine = [m for m in watch.take() if m.rule.where == where]
+    findings = [replace(prove_meeting(m), source="guessed") for m in mine]
+    return findings or [Finding(rule.name, where, "undecided", source="guessed", reason=reason, repair=repair)]
+
+
+def prove_meetings(meetings: Iterable[Meeting]) -> list[Finding]:
+    """Prove each rule that was met."""
+    return [prove_meeting(meeting) for meeting in meetings]
+
+
+def prove_meeting(meeting: Meeting) -> Finding:
+    """Prove a rule on the inputs it was first called with, or on made ones where only their signature is known."""
+    if not met.has_spec((meeting.args, meeting.kwargs)):
+        return prove(meeting.rule, meeting.args, meeting.kwargs, "met")
+    try:
+        args, kwargs = made(meeting)
+    except guess.NoGuess as error:
+        described = met.described_call(meeting.args, meeting.kwargs)
+        reason = f"it was only traced, and numbers made for its signature do not fit: {first_line(error)}"
+        return Finding(
+            meeting.rule.name, meeting.rule.where, "undecided", described, "traced", reason, example_line(meeting.rule)
+        )
+    return prove(meeting.rule, args, kwargs, "traced")
+
+
+def made(meeting: Meeting) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Inputs of the signature that was met, from the first span of numbers that gives finite outputs."""
+    first = ""
+    for span in guess.RANGES:
+        args, kwargs = met.filled((meeting.args, meeting.kwargs), span)
+        problem = guess.trouble(meeting.rule.rule, args, kwargs)
+        if problem is None:
+            return args, kwargs
+        first = first or problem
+    raise guess.NoGuess(first)
+
+
+def prove(rule: Found, args: tuple[Any, ...], kwargs: dict[str, Any], source: str) -> Finding:
+    """Prove one rule on given inputs. Never raises for what the rule does."""
+    from gradwright.check import check
+
+    inputs = ", ".join(filter(None, [met.described_call(args, kwargs), met.closed_over(rule.function)]))
+    blank = Finding(rule.name, rule.where, "undecided", inputs, source)
+    try:
+        report = check(rule.rule, *args, **options_for(rule), **kwargs)
+    except Exception as error:  # one rule must never hide the others
+        return replace(blank, reason=f"the check could not be made: {type(error).__name__}: {first_line(error)}")
+    data = report.to_dict()
+    return replace(
+        blank,
+        verdict=report.verdict,
+        reason=getattr(report, "reason", "") or "",
+        faults=tuple(data.get("faults", ())),
+        report=data,
+        text=str(report),
+    )
+
+
+def options_for(rule: Found) -> dict[str, Any]:
+    """What a rule promises by the way it was made: `tf.grad_pass_through` means the gradient of the identity."""
+    if rule.kind == "tensorflow" and tf_audit.wrapper_name(rule.rule) == "grad_pass_through":
+        return {"like": lambda *xs: xs[0] if len(xs) == 1 else xs}
+    return {}

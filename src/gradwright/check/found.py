@@ -1,0 +1,119 @@
+"""A rule as found or met, gradwright's own or TensorFlow's: its name, its place, the function behind it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from gradwright.frameworks import tf_audit
+
+
+@dataclass(frozen=True)
+class Found:
+    """A rule and where it stands.
+
+    `owner` is set for a method found in a class, which can only be called on an instance of it.
+    """
+
+    rule: Any
+    name: str
+    file: str
+    line: int
+    kind: str  # "gradwright" or "tensorflow"
+    owner: type | None = None
+
+    @property
+    def where(self) -> str:
+        """The place as people look it up: the path from here, or the whole path if it is elsewhere."""
+        return f"{shortened(self.file)}:{self.line}"
+
+    @property
+    def function(self) -> Any:
+        """The function that returns output and gradient."""
+        return pair_of(self.rule)
+
+
+def shortened(path: str) -> str:
+    """A path relative to the working directory where that is shorter to read."""
+    relative = os.path.relpath(path) if os.path.isabs(path) else path
+    return path if relative.startswith("..") else relative
+
+
+def is_own_rule(value: Any) -> bool:
+    """Whether `value` is a rule made by gradwright."""
+    rule_class = getattr(sys.modules.get("gradwright.rule"), "Rule", None)
+    return rule_class is not None and isinstance(value, rule_class)
+
+
+def is_rule(value: Any) -> bool:
+    """Whether `value` is a rule of gradwright or of `tf.custom_gradient`."""
+    return is_own_rule(value) or (tf_audit.loaded() and tf_audit.is_rule(value))
+
+
+def rule_in(value: Any) -> Any:
+    """The rule inside a value: itself, or what a `tf.function`, a partial or another decorator wraps; None if none."""
+    for _ in range(8):  # a wrapper that wraps itself would never end
+        if is_rule(value):
+            return value
+        inner = _unwrapped(value)
+        if inner is None:
+            return None
+        value = inner
+    return None
+
+
+def _unwrapped(value: Any) -> Any:
+    if isinstance(value, functools.partial):
+        return value.func
+    if isinstance(value, (staticmethod, classmethod)):
+        return value.__func__
+    if inspect.isclass(value) or inspect.ismodule(value):
+        return None
+    for attribute in ("python_function", "__wrapped__"):
+        inner = inspect.getattr_static(value, attribute, None)
+        if inner is not None:
+            return getattr(value, attribute)
+    return None
+
+
+def pair_of(rule: Any) -> Any:
+    """The function that returns `(output, grad)`."""
+    return rule.__wrapped__ if is_own_rule(rule) else tf_audit.pair_of(rule)
+
+
+def found(rule: Any, owner: type | None = None) -> Found:
+    """Say what a rule is called and where it stands."""
+    if is_own_rule(rule):
+        file, line = place(rule.__wrapped__, rule.where)
+        return Found(rule, rule.name, file, line, "gradwright", owner)
+    function = tf_audit.user_function(rule)
+    file, line = place(function)
+    wrapper = tf_audit.wrapper_name(rule)
+    name = name_of(function)
+    return Found(rule, f"{wrapper}({name})" if wrapper else name, file, line, "tensorflow", owner)
+
+
+def name_of(function: Any) -> str:
+    """A function's name as the user would say it: `Layer.call`, `inner`, `<lambda>`."""
+    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or type(function).__name__
+    return name.rpartition("<locals>.")[2]
+
+
+def place(function: Any, where: str = "") -> tuple[str, int]:
+    """The file and the line of a function; `where` ("file.py:12") says it where the function is not the user's."""
+    function = function.func if isinstance(function, functools.partial) else function
+    function = getattr(function, "__func__", function)
+    code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
+    file, _, line = where.rpartition(":")
+    if code is None or (file and os.path.basename(code.co_filename) != os.path.basename(file)):
+        return (file or "?", int(line) if line.isdigit() else 0)
+    return code.co_filename, int(line) if line.isdigit() else code.co_firstlineno
+
+
+def is_inside_framework(rule: Found) -> bool:
+    """Whether a rule is part of TensorFlow or Keras, and so no concern of the user's."""
+    return rule.kind == "tensorflow" and rule.file.startswith(tf_audit.framework_folders() or ("\0",))

@@ -1,0 +1,197 @@
+"""Meeting the rules that a running program calls, without changing what it computes.
+
+Nothing is imported before the program imports it, no operation is added to a graph, no random number is drawn. What
+is kept of each rule and signature are the inputs of its first call; they are proven when the program has ended.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.util
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gradwright.check import met
+from gradwright.check.found import Found, found, is_inside_framework, pair_of
+from gradwright.frameworks import tf_audit
+
+OWN_FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+
+PER_PLACE = 24
+"""How many rules and signatures of one place in the source are kept; a program may make a new rule at each step."""
+
+MEMORY = 512 * 2**20
+"""How many bytes of inputs are kept; of later ones only shape and dtype are."""
+
+
+@dataclass
+class Meeting:
+    """The first call of a rule with a signature."""
+
+    rule: Found
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+@dataclass
+class Watch:
+    """The rules a program has met so far; safe to use from many threads."""
+
+    inside: bool = False
+    meetings: list[Meeting] = field(default_factory=list)
+    left_out: dict[str, int] = field(default_factory=dict)
+    _known: dict[int, tuple[Any, set[Any]]] = field(default_factory=dict)
+    _seen: set[Any] = field(default_factory=set)
+    _per_place: dict[Any, int] = field(default_factory=dict)
+    _bytes: int = 0
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _paused: threading.local = field(default_factory=threading.local)
+
+    def met(self, rule: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Take note of a call. Never raises: the program must not suffer from being watched."""
+        if getattr(self._paused, "on", False):
+            return
+        try:
+            shape = (met.signature(args), met.signature(kwargs) if kwargs else None)
+            known = self._known.get(id(rule))
+            if known is None or shape not in known[1]:
+                self._remember(rule, shape, args, kwargs)
+        except Exception:  # an argument with a hostile __eq__, shape or dtype: the call goes on unwatched
+            return
+
+    def _remember(self, rule: Any, shape: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        with self._lock:
+            key = (met.facts(pair_of(rule)), shape)
+            if key in self._seen:
+                return
+            self._seen.add(key)
+            self._admit(located(rule), shape, args, kwargs)
+
+    def _admit(self, rule: Found, shape: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if is_inside_framework(rule) and not self.inside:
+            return
+        count = self._per_place[rule.where] = self._per_place.get(rule.where, 0) + 1
+        if count > PER_PLACE:
+            self.left_out[rule.where] = count - PER_PLACE
+            return
+        # Keeping the rule keeps its id from being given to another one.
+        self._known.setdefault(id(rule.rule), (rule.rule, set()))[1].add(shape)
+        self.meetings.append(Meeting(rule, *self._kept(args, kwargs)))
+
+    def _kept(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        size = met.size_in_bytes((args, kwargs))
+        if self._bytes + size > MEMORY:
+            return met.specs_only(args), met.specs_only(kwargs)
+        self._bytes += size
+        return met.frozen(args), met.frozen(kwargs)
+
+    def take(self) -> list[Meeting]:
+        """The meetings since the last time, each once."""
+        with self._lock:
+            taken, self.meetings = self.meetings, []
+            return taken
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Calls from this thread do not count: for proving a rule while the program goes on."""
+        self._paused.on = True
+        try:
+            yield
+        finally:
+            self._paused.on = False
+
+
+def located(rule: Any) -> Found:
+    """The rule with its place; the framework's own function that the user made a rule of stands where it is called."""
+    place = found(rule)
+    if not is_inside_framework(place) or "(" not in place.name:
+        return place
+    frame = sys._getframe()
+    while frame and not (frame.f_code.co_name == "__call__" and frame.f_code.co_filename.startswith(OWN_FOLDER)):
+        frame = frame.f_back
+    frame = frame and frame.f_back
+    return replace(place, file=frame.f_code.co_filename, line=frame.f_lineno) if frame else place
+
+
+@contextmanager
+def watching(watch: Watch) -> Iterator[Watch]:
+    """Let `watch` meet each rule that is called in this scope, also of frameworks that are imported within it."""
+    with ExitStack() as stack:
+        for module, hook in ((tf_audit.HOME, tf_audit.rules_called), ("gradwright.rule", own_rules_called)):
+            stack.enter_context(_when_loaded(module, lambda hook=hook: stack.enter_context(hook(watch.met))))
+        yield watch
+
+
+@contextmanager
+def own_rules_called(noted: tf_audit.Met) -> Iterator[None]:
+    """Tell of every call of gradwright's own rules."""
+    kind = getattr(sys.modules["gradwright.rule"], "Rule", None)
+    if kind is None:
+        yield
+        return
+    original = kind.__call__
+
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+        noted(self, args, kwargs)
+        return original(self, *args, **kwargs)
+
+    kind.__call__ = __call__
+    try:
+        yield
+    finally:
+        kind.__call__ = original
+
+
+@contextmanager
+def _when_loaded(module: str, act: Callable[[], Any]) -> Iterator[None]:
+    """Act now if the module is there, else at the end of its import, whoever imports it."""
+    if module in sys.modules:
+        act()
+        yield
+        return
+    finder = _AfterImport(module, act)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Finds nothing itself: it lets the others find one module and acts once that has been executed."""
+
+    def __init__(self, module: str, act: Callable[[], Any]) -> None:
+        self.module, self.act, self.busy = module, act, False
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
+        if fullname != self.module or self.busy:
+            return None
+        self.busy = True
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self.busy = False
+        if spec is not None and spec.loader is not None:
+            spec.loader = _ActingLoader(spec.loader, self.act)
+        return spec
+
+
+class _ActingLoader(importlib.abc.Loader):
+    def __init__(self, loader: Any, act: Callable[[], Any]) -> None:
+        self.loader, self.act = loader, act
+
+    def create_module(self, spec: Any) -> Any:
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module: Any) -> None:
+        self.loader.exec_module(module)
+        module.__loader__ = module.__spec__.loader = self.loader
+        self.act()
+
+    def __getattr__(self, name: str) -> Any:  # resources, source for tracebacks: the true loader answers
+        return getattr(self.loader, name)
