@@ -2,15 +2,12 @@
 
 import numpy as np
 import pytest
-
-tf = pytest.importorskip("tensorflow")
+import tensorflow as tf
 
 import gradwright as gw
 from gradwright import shapes
 from gradwright.errors import ArgumentError
 from gradwright.shapes import plan
-
-tf.config.run_functions_eagerly(False)
 
 # name, shape of x, the pair, what numpy does, the lowest knowledge that it must work with
 CASES = [
@@ -50,7 +47,8 @@ CASES = [
         lambda x: np.moveaxis(x, [0, -1], [-1, 1]),
         "size",
     ),
-    ("broadcast_to", (3, 1), lambda x: shapes.broadcast_to(x, [2, 3, 4]), lambda x: np.broadcast_to(x, (2, 3, 4)), "rank"),
+    ("broadcast_to", (3, 1), lambda x: shapes.broadcast_to(x, [2, 3, 4]),
+     lambda x: np.broadcast_to(x, (2, 3, 4)), "rank"),
     ("broadcast same", (3, 2), lambda x: shapes.broadcast_to(x, (3, 2)), lambda x: x, "rank"),
     ("broadcast scalar", (), lambda x: shapes.broadcast_to(x, [2, 2]), lambda x: np.broadcast_to(x, (2, 2)), "rank"),
     ("broadcast 1", (1, 2), lambda x: shapes.broadcast_to(x, (1, 1, 2)), lambda x: x[None], "rank"),
@@ -87,7 +85,8 @@ CASES = [
     ("rearrange dots", (2, 3, 4), lambda x: shapes.rearrange(x, "a ... -> (...) 1 a"),
      lambda x: x.transpose(1, 2, 0).reshape(12, 1, 2), "size"),
     ("chain", (2, 3, 4),
-     lambda x: shapes.chain(x, lambda v: shapes.transpose(v, [2, 0, 1]), shapes.flatten, lambda v: shapes.pad(v, [[1, 2]])),
+     lambda x: shapes.chain(
+         x, lambda v: shapes.transpose(v, [2, 0, 1]), shapes.flatten, lambda v: shapes.pad(v, [[1, 2]])),
      lambda x: np.pad(x.transpose(2, 0, 1).reshape(-1), (1, 2)), "rank"),
 ]  # fmt: skip
 IDS = [case[0] for case in CASES]
@@ -287,7 +286,7 @@ def test_wrong_upstream_is_refused_with_both_shapes():
     with pytest.raises(gw.GradientShapeError, match=r"\(2, 3\).*\(3, 2\)"):
         back(tf.ones([2, 3]))
     _, back = shapes.split(tf.ones([4]), 2)
-    with pytest.raises(ArgumentError, match="2 upstreams expected.*1 came"):
+    with pytest.raises(ArgumentError, match=r"2 upstreams expected.*1 came"):
         back(tf.ones([4]))
 
 

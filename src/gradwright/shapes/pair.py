@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from gradwright.errors import ArgumentError, GradientShapeError, GradwrightError
+from gradwright.space import show_shape
 
 Pair = tuple[Any, Callable[..., Any]]
 
@@ -72,10 +73,10 @@ def _fitting(name, b, value, facts, kind, side):
     if value is None:
         return b.zeros(facts.sizes, facts)
     value = b.tensor(value, facts)
-    if _differ(b.static(value), facts.sizes):
-        raise GradientShapeError(
-            f"gw.shapes.{name}: the {kind} has shape {show(b.static(value))}, the {side} had {show(facts.sizes)}"
-        )
+    sizes = b.static(value)
+    if _differ(sizes, facts.sizes):
+        text = f"the {kind} has shape {show_shape(sizes)}, the {side} had {show_shape(facts.sizes)}"
+        raise GradientShapeError(f"gw.shapes.{name}: {text}")
     return value
 
 
@@ -83,18 +84,6 @@ def _differ(sizes, others) -> bool:
     if sizes is None or others is None:
         return False
     return len(sizes) != len(others) or any(s != o for s, o in zip(sizes, others, strict=True) if None not in (s, o))
-
-
-def show(sizes: Any) -> str:
-    """Write a shape for a message; an unknown size is a question mark.
-
-    >>> show((2, None))
-    '(2, ?)'
-    """
-    if sizes is None:
-        return "(unknown rank)"
-    inside = ", ".join("?" if s is None else str(s) for s in sizes)
-    return f"({inside},)" if len(sizes) == 1 else f"({inside})"
 
 
 def shape_function(function: Callable[..., Pair]) -> Callable[..., Pair]:
@@ -130,7 +119,7 @@ def _called(signature: inspect.Signature, args, kwargs) -> str:
 
 def _brief(value) -> str:
     if hasattr(value, "shape") and not isinstance(value, type):
-        return f"{type(value).__name__} of shape {show(_sizes(value.shape))}"
+        return f"{type(value).__name__} of shape {show_shape(_sizes(value.shape))}"
     if isinstance(value, list | tuple) and any(hasattr(v, "shape") for v in value):
         return "[" + ", ".join(map(_brief, value)) + "]"
     return repr(value)
