@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from gradwright.check.found import Found, found, is_inside_framework, place, rule_in, shortened
+from gradwright.check.found import Found, found, is_inside_framework, rule_in, shortened
 from gradwright.check.written import Written, written_in
 
 SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist"})
@@ -241,16 +241,10 @@ def _rules_of_instance(value: Any) -> Iterator[Found]:
 
 def unreached(result: Search) -> list[tuple[ModuleType, Written]]:
     """Rules that stand in a searched file's text but are made only when some function runs: not found yet."""
-    known = {(os.path.abspath(rule.file), line) for rule in result.rules for line in _lines(rule)}
+    known = {(os.path.abspath(rule.file), rule.line) for rule in result.rules}
     return [
         (module, rule)
         for module in result.modules
         for rule in written_in(getattr(module, "__file__", None) or "")
         if rule.maker and (os.path.abspath(module.__file__ or ""), rule.line) not in known
     ]
-
-
-def _lines(rule: Found) -> set[int]:
-    # A lambda handed to the decorator may begin on the line after the call.
-    first = place(rule.function)[1]
-    return {rule.line, first, first - 1}

@@ -6,10 +6,12 @@ import functools
 import inspect
 import os
 import sys
+import types
 from dataclasses import dataclass
 from typing import Any
 
 from gradwright.frameworks import tf_audit
+from gradwright.rule import line_of
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,8 @@ def found(rule: Any, owner: type | None = None) -> Found:
     """Say what a rule is called and where it stands."""
     if is_own_rule(rule):
         file, line = place(rule.__wrapped__, rule.where)
-        return Found(rule, rule.name, file, line, "gradwright", owner)
+        named = rule.options.name is not None or "." not in name_of(rule.__wrapped__)
+        return Found(rule, rule.name if named else name_of(rule.__wrapped__), file, line, "gradwright", owner)
     function = tf_audit.user_function(rule)
     file, line = place(function)
     wrapper = tf_audit.wrapper_name(rule)
@@ -105,13 +108,21 @@ def name_of(function: Any) -> str:
 
 def place(function: Any, where: str = "") -> tuple[str, int]:
     """The file and the line of a function; `where` ("file.py:12") says it where the function is not the user's."""
-    function = function.func if isinstance(function, functools.partial) else function
-    function = getattr(function, "__func__", function)
-    code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
+    code = code_of(function)
     file, _, line = where.rpartition(":")
     if code is None or (file and os.path.basename(code.co_filename) != os.path.basename(file)):
         return (file or "?", int(line) if line.isdigit() else 0)
-    return code.co_filename, int(line) if line.isdigit() else code.co_firstlineno
+    return code.co_filename, int(line) if line.isdigit() else line_of(code)
+
+
+def code_of(function: Any) -> types.CodeType | None:
+    """The code behind a function, a method, a partial or a callable object."""
+    function = inspect.unwrap(function)
+    while isinstance(function, functools.partial):
+        function = inspect.unwrap(function.func)
+    if hasattr(function, "__code__"):
+        return function.__code__
+    return getattr(type(function).__call__, "__code__", None) if callable(function) else None
 
 
 def is_inside_framework(rule: Found) -> bool:

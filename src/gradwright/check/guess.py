@@ -140,17 +140,29 @@ def guess(rule: Callable[..., Any], function: Callable[..., Any], bound: bool = 
 
 
 def parameters(function: Callable[..., Any], skip_first: bool) -> tuple[list[inspect.Parameter], dict[str, Any]]:
-    """The parameters that want a tensor, and values for those whose annotation says they want something else."""
+    """The parameters that want a tensor, and values for those whose annotation or name says they want a plain value."""
     found = list(inspect.signature(function).parameters.values())[int(skip_first) :]
     needed = [p for p in found if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
-    plain = {p.name: _plain(p) for p in needed}
+    plain = {p.name: plain_value(p) for p in needed}
     return [p for p in needed if plain[p.name] is None], {n: v for n, v in plain.items() if v is not None}
 
 
-def _plain(parameter: inspect.Parameter) -> Any:
-    simple = {"int": 1, "float": 0.5, "bool": True}
+PLAIN_VALUES = {"int": 1, "float": 0.5, "bool": True}
+PLAIN_NAMES = {"axis": -1, "dim": -1, "training": True}
+NOT_GUESSED = frozenset({"str", "bytes", "Path", "Callable", "type"})
+NAMES_NOT_GUESSED = frozenset(
+    {"mode", "method", "padding", "reduction", "dtype", "shape", "perm", "fn", "func", "path"}
+)
+
+
+def plain_value(parameter: inspect.Parameter) -> Any:
+    """A plain value for a parameter; None if it wants a tensor. Words and functions cannot be guessed."""
     note = parameter.annotation
-    return simple.get(note if isinstance(note, str) else getattr(note, "__name__", ""))
+    kind = note if isinstance(note, str) else "" if note is parameter.empty else getattr(note, "__name__", str(note))
+    kind = kind.rpartition(".")[2].partition("[")[0]
+    if kind in NOT_GUESSED or (not kind and parameter.name in NAMES_NOT_GUESSED):
+        raise NoGuess(f"`{parameter.name}`{f' ({kind})' if kind else ''} cannot be guessed")
+    return PLAIN_VALUES.get(kind, PLAIN_NAMES.get(parameter.name) if not kind else None)
 
 
 def place(

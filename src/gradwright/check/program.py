@@ -58,7 +58,8 @@ def exit_status(program: Callable[[], Any]) -> int:
         status = status_of(leaving)
     except BaseException as error:  # also KeyboardInterrupt: the report of what was met is still wanted
         sys.stdout.flush()
-        sys.excepthook(type(error), error, without_us(error.__traceback__))
+        trace = without_us(error.__traceback__)
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
         status = 130 if isinstance(error, KeyboardInterrupt) else 1
     join_threads()
     for stream in (sys.stdout, sys.stderr):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
@@ -19,7 +20,8 @@ def silence() -> Iterator[None]:
     sys.stdout.flush()
     sys.stderr.flush()
     with open(os.devnull, "w") as nowhere, _descriptors_to(nowhere.fileno()):
-        with redirect_stdout(nowhere), redirect_stderr(nowhere):
+        with redirect_stdout(nowhere), redirect_stderr(nowhere), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             yield
 
 

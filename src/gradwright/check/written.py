@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Written:
-    """A rule in the source: its name, its first line, and the function whose run makes it ("" at the top level)."""
+    """A rule in the source: its name, the line of its `def`, the function whose run makes it ("" at the top level)."""
 
     name: str
     line: int
@@ -21,7 +21,7 @@ def rules_written(text: str) -> list[Written]:
     """The functions decorated with, or handed to, something called `custom_gradient`.
 
     >>> rules_written("def make(k):\\n  @tf.custom_gradient\\n  def scaled(x): ...\\n  return scaled")
-    [Written(name='scaled', line=2, maker='make')]
+    [Written(name='scaled', line=3, maker='make')]
     """
     return list(_walk(ast.parse(text), ""))
 
@@ -29,15 +29,14 @@ def rules_written(text: str) -> list[Written]:
 def _walk(node: ast.AST, maker: str) -> Iterator[Written]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            marks = [d for d in child.decorator_list if _is_decorator(d)]
-            if marks:
-                yield Written(child.name, marks[0].lineno, maker)
+            if any(map(_is_decorator, child.decorator_list)):
+                yield Written(child.name, child.lineno, maker)
             yield from _walk(child, child.name)
         elif isinstance(child, ast.ClassDef):
             yield from _walk(child, maker)
         else:
             if isinstance(child, ast.Call) and _is_decorator(child) and child.args:
-                yield Written(_name(child.args[0]), child.lineno, maker)
+                yield Written(_name(child.args[0]), child.args[0].lineno, maker)
             yield from _walk(child, maker)
 
 
