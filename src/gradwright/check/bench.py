@@ -106,6 +106,17 @@ class Bench:
         self.precise = True
         return None
 
+    def intermediates(self, values: Arrays) -> list[tuple[str, np.ndarray]]:
+        """The values inside the forward, where the framework can show them."""
+        return self._graph(values).intermediates(values) if self._graph(values) else []
+
+    def branches(self, values: Arrays, upstreams: Arrays, leaf: int) -> list[tuple[str, np.ndarray]]:
+        """The gradient through each use that the forward makes of a leaf, where the framework can tell them apart."""
+        return self._graph(values).branches(values, upstreams, leaf) if self._graph(values) else []
+
+    def _graph(self, values: Arrays) -> Any:
+        return None
+
     def _reseed(self) -> None:
         if self.seed is not None:
             self.subject.backend.seed(self.seed)

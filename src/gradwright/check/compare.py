@@ -22,6 +22,7 @@ class Comparison:
     bound: float
     detectable: float
     index: tuple[int, ...] | None
+    bound_of: np.ndarray
 
     @property
     def right(self) -> bool:
@@ -49,7 +50,7 @@ def compare(
     size = float(np.sqrt(np.sum(np.abs(e[np.isfinite(e)]) ** 2)))
     seen = float(np.sqrt(np.sum(bound[np.isfinite(bound)] ** 2)))
     error, limit = (float(off[at]), float(bound[at])) if off.size else (0.0, 0.0)
-    return Comparison(bad, g, e, error, limit, seen / size if size else 0.0, index)
+    return Comparison(bad, g, e, error, limit, seen / size if size else 0.0, index, bound)
 
 
 def bounds(expected: np.ndarray, noise: np.ndarray, eps: float, scale: float) -> np.ndarray:

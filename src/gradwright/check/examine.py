@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from gradwright.check.bench import Arrays, Bench
-from gradwright.check.localise import confirmed, search
+from gradwright.check.contract import clauses
+from gradwright.check.localise import confirmed
 from gradwright.check.oracle import Oracle, choose
 from gradwright.check.report import Evidence, Report
 from gradwright.check.sample import Sample, beside, judge, rounded, take
+from gradwright.check.search import search
 from gradwright.check.subject import Refused, Subject
 
 
@@ -22,6 +24,7 @@ class Examination:
         self.report = Report(subject.name, subject.where)
         self.samples: list[Sample] = []
         self.oracle = Oracle("none", "", None)
+        self.strengths: list[float] = []
 
     def run(self, contract: bool) -> Report:
         """The whole proof."""
@@ -46,9 +49,21 @@ class Examination:
         self.samples = [s for s in (self._sample(point), self._sample(near)) if s]
         last = self.samples[-1]
         self.oracle = choose(self.bench, last.point, last.upstreams, self.surrogate, self.rng)
+        if contract and self._contract(last):
+            return
         for sample in self.samples:
             judge(self.bench, sample, self.oracle, self.rng)
-        self._faults()
+        self._values()
+        self._weigh()
+
+    def _contract(self, sample: Sample) -> bool:
+        """Try the contract's clauses; True when a broken one makes the values meaningless."""
+        for clause, faults in clauses(self, sample):
+            declared = self.surrogate is True and all(fault.label == "nonlinear" for fault in faults)
+            if not faults:
+                self.report.proven.append(clause)
+            (self.report.notes if declared else self.report.faults).extend(faults)
+        return any(fault.label == "random" for fault in self.report.faults)
 
     def _native(self, point: Arrays) -> Sample | None:
         """The rule as the user calls it: its form is judged here."""
@@ -74,12 +89,33 @@ class Examination:
             return None
         return sample if all(np.isfinite(y).all() for y in sample.opened.outputs) else None
 
-    def _faults(self) -> None:
+    def _values(self) -> None:
+        """The faults of the values, at the point or beside it."""
+        if self.oracle.kind == "none":
+            return
         for sample in reversed(self.samples):
             found = confirmed(self, sample) if self.oracle.expected else search(self, sample)
             if found:
-                self.report.faults += found
+                self._add(found)
                 return
+
+    def _add(self, found: list[Fault]) -> None:
+        """Add faults of the values; what the contract or the form said of an argument already is not said again."""
+        told = {(fault.label, fault.argument) for fault in self.report.faults}
+        broken = {arg for label, arg in told if label in ("nonlinear", "shape", "not-summed")}
+        for fault in found:
+            vague = fault.label in ("value", "shape") and fault.argument in broken
+            if (fault.label, fault.argument) not in told and not vague:
+                self.report.faults.append(fault)
+
+    def _weigh(self) -> None:
+        """Undecided where a mistake that matters could have passed unseen."""
+        limit = 1e-4 if self.bench.native_eps < 1e-12 else 1e-2 if self.bench.native_eps < 1e-5 else 1e-1
+        blind = [s for s in self.strengths if not s <= limit]
+        if blind and not self.report.faults and not self.report.reason:
+            self.report.reason = (
+                f"a relative error up to {max(blind):.1g} could not be told from the function's own noise"
+            )
 
     def _close(self) -> None:
         report, counts = self.report, self.bench.counts
@@ -88,7 +124,7 @@ class Examination:
         report.evaluations = sum(counts.values())
         report.arguments = self._evidence()
         seen = [row.detectable for row in report.arguments if row.detectable is not None]
-        report.detectable = max(seen) if seen else None
+        report.detectable = max([*seen, *self.strengths], default=None)
         if report.faults:
             report.verdict = "wrong"
         elif not report.reason:

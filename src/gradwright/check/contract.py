@@ -1,0 +1,106 @@
+"""What every pullback owes, whoever knows its values: linear, zero in zero out, the same each time, inputs untouched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradwright.check.hypotheses.upstream import forgotten_finding, nonlinear_finding
+from gradwright.check.numeric import normal
+from gradwright.check.report import Fault
+
+if TYPE_CHECKING:
+    from gradwright.check.examine import Examination
+    from gradwright.check.sample import Sample
+
+Gradients = list[np.ndarray | None]
+REPEATS = 3
+
+
+def deterministic(examination: Examination, sample: Sample) -> list[Fault]:
+    """The same upstream gives the same gradient, every time."""
+    first = sample.answer.gradients
+    again = [sample.opened.pull(sample.upstreams).gradients for _ in range(REPEATS)]
+    faults = []
+    for i, leaf in enumerate(examination.subject.leaves):
+        gap, size = _gap(first, again, i)
+        # Threads may add in another order: a spread of rounding size is no randomness.
+        if gap > 1e3 * examination.bench.rule_eps * size:
+            said = f"the gradient of `{leaf.name}` is random: calls with the same upstream differ by {gap:.3g}"
+            repair = "draw the random numbers in the forward and use the same ones in grad"
+            faults.append(Fault("random", leaf.name, said, repair, examination.subject.where, gap, 0.0))
+    return faults
+
+
+def _gap(first: Gradients, again: list[Gradients], i: int) -> tuple[float, float]:
+    base = first[i]
+    others = [g[i] for g in again]
+    if base is None or any(o is None for o in others) or not base.size:
+        return 0.0, 0.0
+    with np.errstate(invalid="ignore"):
+        gaps = [np.nan_to_num(np.abs(o - base)) for o in others if o is not None]
+    return float(np.max(gaps)), float(np.max(np.abs(np.nan_to_num(base))))
+
+
+def linear(examination: Examination, sample: Sample) -> list[Fault]:
+    """Sums and multiples of upstreams, from far above to far below one, give the same sums and multiples of gradients."""
+    rng, bench = examination.rng, examination.bench
+    other = [normal(rng, u) for u in sample.upstreams]
+    mixed = sample.opened.pull([0.37 * o - 3.0 * u for u, o in zip(sample.upstreams, other, strict=True)]).gradients
+    second = sample.opened.pull(other).gradients
+    large = sample.opened.pull([1024.0 * u for u in sample.upstreams]).gradients
+    small = sample.opened.pull([2.0**-20 * u for u in sample.upstreams]).gradients
+    zero = sample.opened.pull([np.zeros_like(u) for u in sample.upstreams]).gradients
+    faults = []
+    for i, leaf in enumerate(examination.subject.leaves):
+        g, h = sample.answer.gradients[i], second[i]
+        if g is None or h is None or not np.isfinite(g).all():
+            continue
+        noise = sample.noise[i] if sample.noise else np.zeros(g.shape)
+        laws = (
+            (-3.0, mixed[i], 0.37 * h - 3.0 * g, np.abs(h) + 3 * np.abs(g), 4.0),
+            (1024.0, large[i], 1024.0 * g, 1024 * np.abs(g), 1024.0),
+        )
+        laws += (
+            (2.0**-20, small[i], 2.0**-20 * g, 2.0**-20 * np.abs(g), 2.0**-20),
+            (0.0, zero[i], 0.0 * g, 0.0 * np.abs(g), 0.0),
+        )
+        broken = [scale for scale, got, due, size, k in laws if _breaks(got, due, size, noise * k, bench.rule_eps)]
+        if broken:
+            faults.append(_broken(examination, sample, i, broken[0]))
+    return faults
+
+
+def _breaks(got: np.ndarray | None, due: np.ndarray, size: np.ndarray, noise: np.ndarray, eps: float) -> bool:
+    if got is None:
+        return bool(np.any(due))
+    with np.errstate(invalid="ignore"):
+        scale = float(np.max(size)) if size.size else 0.0
+        off = np.abs(got - due)
+        return not bool(np.all(off <= 64 * eps * (size + 0.01 * scale) + 64 * noise + np.finfo(float).tiny))
+
+
+def _broken(examination: Examination, sample: Sample, leaf: int, scale: float) -> Fault:
+    name, where = examination.subject.leaves[leaf].name, examination.subject.where
+    ignored = _ignored(sample, leaf)
+    finding = forgotten_finding(name) if ignored else nonlinear_finding(name, scale)
+    return Fault(finding.label, name, finding.message, finding.repair, where)
+
+
+def _ignored(sample: Sample, leaf: int) -> bool:
+    """Whether the gradient is one and the same for very different upstreams."""
+    base = sample.answer.gradients[leaf]
+    others = [
+        sample.opened.pull([k * u + s for u in sample.upstreams]).gradients[leaf] for k, s in ((-0.7, 0.2), (5.0, 0.0))
+    ]
+    return base is not None and all(o is not None and np.allclose(o, base, rtol=1e-6, atol=0) for o in others)
+
+
+def clauses(examination: Examination, sample: Sample) -> Iterator[tuple[str, list[Fault]]]:
+    """Each clause of the contract with the faults it found."""
+    random = deterministic(examination, sample)
+    yield "deterministic", random
+    if not random:
+        yield "linear in the upstream", linear(examination, sample)

@@ -1,0 +1,1 @@
+"""Families of mistakes: each hypothesis looks at a Case and says what it would explain."""

@@ -1,0 +1,131 @@
+"""Localisation where only directions can be judged: argument by argument, then halving down to the element."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradwright.check.case import Felt, Known
+from gradwright.check.compare import compare
+from gradwright.check.localise import faults_of
+from gradwright.check.numeric import Difference, inner, signs, spread, typical
+from gradwright.check.report import Fault
+from gradwright.check.slope import along, sided
+
+if TYPE_CHECKING:
+    from gradwright.check.examine import Examination
+    from gradwright.check.sample import Sample
+
+SMALL = 64
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One direction tried: what the rule claims along it, what a difference found, and the size of the terms."""
+
+    direction: list[np.ndarray]
+    claimed: float
+    found: Difference
+    terms: float
+
+    @property
+    def off(self) -> bool:
+        """Whether rule and difference disagree."""
+        return not abs(self.found.value - self.claimed) <= self.found.bound + 1e-9 * self.terms
+
+
+def search(examination: Examination, sample: Sample) -> list[Fault]:
+    """The faults at a sample of which only directional differences are known."""
+    rng, point = examination.rng, sample.point
+    probes = [probe(examination, sample, joint(sample, rng)) for _ in range(2)]
+    silent = [i for i, g in enumerate(sample.answer.gradients) if g is None or not np.any(g)]
+    probes += [probe(examination, sample, single(point, i, rng)) for i in silent if point[i].size]
+    examination.strengths += [p.found.bound / p.terms for p in probes[:2] if p.terms]
+    if not any(p.off for p in probes):
+        return []
+    if all(not np.isfinite(p.found.value) for p in probes):
+        examination.report.reason = "the forward is not finite around this point"
+        return []
+    if sample is examination.samples[0] and len(examination.samples) > 1 and _kinked(examination, sample, probes):
+        return []
+    return [fault for i in range(len(point)) if point[i].size for fault in _leaf(examination, sample, i)]
+
+
+def joint(sample: Sample, rng: np.random.Generator) -> list[np.ndarray]:
+    """A direction in which every argument weighs the same by the rule's own account."""
+    direction = [typical(x) * signs(rng, x) for x in sample.point]
+    weights = [spread([g], [v]) for g, v in zip(sample.answer.gradients, direction, strict=True)]
+    return [v / w if w > 0 else v for v, w in zip(direction, weights, strict=True)] if any(weights) else direction
+
+
+def single(point: list[np.ndarray], leaf: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """A direction in one argument alone."""
+    return [typical(x) * signs(rng, x) if i == leaf else np.zeros_like(x) for i, x in enumerate(point)]
+
+
+def probe(examination: Examination, sample: Sample, direction: list[np.ndarray]) -> Probe:
+    """Try one direction."""
+    gradients = sample.answer.gradients
+    terms = spread(gradients, direction)
+    found = along(examination.bench, sample.point, sample.upstreams, direction, 1e-7 * terms, examination.rng)
+    return Probe(direction, inner(gradients, direction), found, terms)
+
+
+def _kinked(examination: Examination, sample: Sample, probes: list[Probe]) -> bool:
+    worst = next(p for p in probes if p.off)
+    left, right, kink = sided(examination.bench, sample.point, sample.upstreams, worst.direction)
+    if kink:
+        said = f"the forward has a kink or jump here: slope {left:.3g} on one side, {right:.3g} on the other"
+        examination.report.notes.append(Fault("kink", None, f"{said}; judged beside it instead"))
+    return kink
+
+
+def _leaf(examination: Examination, sample: Sample, leaf: int) -> list[Fault]:
+    """The faults of one argument, if it is off on its own."""
+    directions = [single(sample.point, leaf, examination.rng) for _ in range(3)]
+    probes = [probe(examination, sample, direction) for direction in directions]
+    if not any(p.off for p in probes):
+        return []
+    if sample.point[leaf].size <= SMALL:
+        return faults_of(examination, sample, leaf, _element_wise(examination, sample, leaf))
+    index = halve(examination, sample, leaf)
+    felt = Felt(sample.point[leaf].shape, [(p.direction[leaf], p.found.value, p.found.bound) for p in probes])
+    worst = max(probes, key=lambda p: abs(p.found.value - p.claimed))
+    found = faults_of(examination, sample, leaf, felt)
+    numbers = abs(worst.found.value - worst.claimed), worst.found.bound
+    return [Fault(f.label, f.argument, f.message, f.repair, f.where, *numbers, index) for f in found]
+
+
+def _element_wise(examination: Examination, sample: Sample, leaf: int) -> Known:
+    """The whole gradient of a small argument, one difference an element (two where complex)."""
+    x = sample.point[leaf]
+    value, bound = np.zeros_like(x), np.zeros(x.shape)
+    for at in np.ndindex(x.shape):
+        for unit in (1, 1j) if np.iscomplexobj(x) else (1,):
+            direction = [np.zeros_like(p) for p in sample.point]
+            direction[leaf][at] = typical(x)[at] * unit
+            found, step = probe(examination, sample, direction).found, typical(x)[at]
+            value[at] += unit * found.value / step
+            bound[at] += found.bound / step
+    got = sample.answer.gradients[leaf]
+    comparison = compare(got, value, x, bound, examination.bench.rule_eps, 0.0)
+    blank = [compare(None, None, p, np.zeros(p.shape), 1e-16, 0.0) for p in sample.point]
+    sample.comparisons = sample.comparisons or blank
+    sample.comparisons[leaf] = comparison
+    return Known(value, bound)
+
+
+def halve(examination: Examination, sample: Sample, leaf: int) -> tuple[int, ...] | None:
+    """The element that is off, by trying ever smaller halves of the argument."""
+    x = sample.point[leaf]
+    low, high = 0, x.size
+    whole = single(sample.point, leaf, examination.rng)[leaf].ravel()
+    while high - low > 1:
+        middle = (low + high) // 2
+        part = np.zeros(x.size, dtype=x.dtype)
+        part[low:middle] = whole[low:middle]
+        direction = [part.reshape(x.shape) if i == leaf else np.zeros_like(p) for i, p in enumerate(sample.point)]
+        low, high = (low, middle) if probe(examination, sample, direction).off else (middle, high)
+    return tuple(int(i) for i in np.unravel_index(low, x.shape))
