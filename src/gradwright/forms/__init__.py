@@ -1,14 +1,14 @@
-"""Other ways to write a rule: fwd and bwd, partials, linear maps."""
+"""Other ways to write a rule: partials, forward and backward apart, linear functions."""
+
+from gradwright.forms.elementwise import elementwise
+from gradwright.forms.partials import not_implemented
+
+__all__ = ["elementwise", "not_implemented"]
 
 
 def rule(*args, **kwargs):
     """Not written yet."""
     raise NotImplementedError("rule")
-
-
-def elementwise(*args, **kwargs):
-    """Not written yet."""
-    raise NotImplementedError("elementwise")
 
 
 def linear(*args, **kwargs):

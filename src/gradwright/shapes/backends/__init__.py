@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from types import ModuleType
 from typing import Any
@@ -15,13 +16,22 @@ HOMES = {
 }
 
 
-def root_of(x: Any) -> str | None:
-    """Give the framework's package that made x, or None for plain Python and numpy values."""
-    roots = (kind.__module__.partition(".")[0] for kind in type(x).__mro__)
+@functools.lru_cache(maxsize=256)
+def root_of(kind: type) -> str | None:
+    """Give the framework's package that a type comes from, or None for plain Python and numpy types."""
+    roots = (base.__module__.partition(".")[0] for base in kind.__mro__)
     return next((root for root in roots if root in HOMES), None)
+
+
+@functools.lru_cache(maxsize=8)
+def _table(root: str) -> ModuleType:
+    return importlib.import_module(f"{__name__}.{HOMES[root]}")
 
 
 def backend_of(*values: Any) -> ModuleType:
     """Give the table of the first framework met; plain values go to TensorFlow, the home ground."""
-    root = next((root for root in map(root_of, values) if root), "tensorflow")
-    return importlib.import_module(f"{__name__}.{HOMES[root]}")
+    for value in values:
+        root = root_of(type(value))
+        if root:
+            return _table(root)
+    return _table("tensorflow")

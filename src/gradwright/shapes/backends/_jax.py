@@ -135,3 +135,8 @@ def size_along(x, axis):
 
 def zeros(sizes, like):
     return jnp.zeros(sizes, like.dtype)
+
+
+def conjugate(partial):
+    """JAX's gradients are not conjugated."""
+    return partial

@@ -209,3 +209,10 @@ def _adjoint(linear, upstream, sizes):
         tape.watch(whole)
         part = linear(whole)
     return tf.convert_to_tensor(tape.gradient(part, whole, output_gradients=upstream))
+
+
+def conjugate(partial):
+    """TensorFlow's gradients are conjugated: upstream times the conjugate of the derivative."""
+    if isinstance(partial, complex):
+        return partial.conjugate()
+    return tf.math.conj(partial) if getattr(partial, "dtype", None) in (tf.complex64, tf.complex128) else partial

@@ -149,3 +149,10 @@ def size_along(x, axis):
 
 def zeros(sizes, like):
     return torch.zeros(sizes, dtype=like.dtype, device=like.device)
+
+
+def conjugate(partial):
+    """torch's gradients are conjugated: upstream times the conjugate of the derivative."""
+    if isinstance(partial, complex):
+        return partial.conjugate()
+    return torch.conj(partial) if isinstance(partial, torch.Tensor) else partial

@@ -1,0 +1,86 @@
+"""Elementwise rules: one line of partials gives the pullback, the pushforward and every order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gradwright.errors import ArgumentError
+from gradwright.forms.calls import Form, named_values, signature_of
+from gradwright.forms.partials import Partials
+from gradwright.rule import Options, Rule
+from gradwright.shapes.backends import backend_of
+
+
+def elementwise(
+    f: Callable[..., Any],
+    partials: Any,
+    *,
+    name: str | None = None,
+    example: Callable[[], Any] | None = None,
+    surrogate: Callable[..., Any] | bool | None = None,
+) -> Rule:
+    """Make a rule of a function that works element by element, from its partial derivatives.
+
+    >>> tan = gw.elementwise(tf.tan, lambda x, out: 1 + out**2)
+    >>> x = tf.constant([0., 1.])
+    >>> with tf.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     y = tan(x)
+    >>> tape.gradient(y, x).numpy().round(4).tolist()
+    [1.0, 3.4255]
+
+    The rule broadcasts like its function, and has forward mode and every order: each order differentiates the
+    partials that you wrote.
+
+    Args:
+        f: the function, of one argument or several. It may take static arguments too.
+        partials: one a differentiable argument, in order: a tuple, a dict by argument name, or one function that
+            returns them all. Each is a function of the arguments (any leading part of them) and, as a last
+            parameter, of the output; or a constant; or None for an argument that is not differentiable; or
+            `gw.forms.not_implemented("why")`, an error only when it is used.
+        name: the name in messages.
+        example: a function that returns arguments, for `gw.check` and the command line.
+        surrogate: as for `gw.custom_gradient`, where the partials differ from f's on purpose.
+
+    Complex arguments: write the mathematical derivative; the conjugate that TensorFlow and torch expect is added.
+    """
+    if not callable(f):
+        raise ArgumentError(f"gw.elementwise: the first argument is a function, got {f!r}")
+    signature = signature_of(f)
+    written = Partials(partials, list(signature.parameters) if signature else [])
+
+    def pair(*args: Any, **kwargs: Any) -> Any:
+        out = f(*args, **kwargs)
+        values = tuple(named_values(signature, args, kwargs).values()) if kwargs else args
+        return out, pullback(values, written, out)
+
+    options = Options(surrogate=surrogate, example=example, name=name)
+    return Form(pair, f, options, written.written)
+
+
+def pullback(values: tuple[Any, ...], partials: Partials, out: Any) -> Callable[..., Any]:
+    """The grad of one call. It keeps the arguments and the output only as far as the partials use them."""
+    count = len(values)
+    dtypes = [getattr(value, "dtype", None) for value in values]
+    takes, wants_output = partials.needs(count)
+    args, kept = values[:takes], out if wants_output else None
+    shape = backend_of(out).shape(out) if count > 1 else None
+    del values, out
+
+    def grad(upstream: Any) -> Any:
+        b = backend_of(upstream)
+        slopes = partials.all_at(args, kept, count, dtypes)
+        gradients = [None if p is None else upstream * b.conjugate(p) for p in slopes]
+        return gradients if count > 1 else gradients[0]
+
+    def jvp(*tangents: Any) -> Any:
+        slopes = partials.all_at(args, kept, count, dtypes)
+        arrived = iter(tangents)
+        parts = [(next(arrived), p) for p, dtype in zip(slopes, dtypes, strict=True) if dtype is not None]
+        terms = [tangent * p for tangent, p in parts if p is not None and tangent is not None]
+        total = sum(terms[1:], terms[0]) if terms else None
+        return total if total is None or shape is None else backend_of(total).broadcast_to(total, shape)
+
+    grad.jvp = jvp  # type: ignore[attr-defined]
+    return grad
