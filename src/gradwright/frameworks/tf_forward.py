@@ -1,0 +1,181 @@
+"""Forward mode: the rule's own jvp, or the transpose of its pullback where that is linear in the upstream.
+
+A pullback that is not linear has no transpose; it is refused by name, never linearised at some point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from gradwright.errors import ModeError, compose
+from gradwright.frameworks import tf_private as private
+from gradwright.rule import Pullback
+from gradwright.space import Space
+
+LARGEST_BASIS = 4096
+
+
+def eager(pullback: Pullback, *tangents: Any) -> list[Any]:
+    """Push tangents forward: what TensorFlow calls for its accumulators."""
+    own = getattr(pullback.grad, "jvp", None)
+    if own is not None and not pullback.variables:
+        return by_own_jvp(pullback, own, list(tangents))
+    refuse_nonlinear(pullback)
+    return transpose(pullback, pullback.output_spaces, list(tangents))
+
+
+def in_graph(emission: Any, op_inputs: list[Any], op_outputs: list[Any], *tangents: Any) -> list[Any]:
+    """Push tangents forward inside a graph."""
+    pullback = emission.pullback
+    own = getattr(pullback.grad, "jvp", None)
+    if own is not None and not pullback.variables:
+        return by_own_jvp(pullback, own, list(tangents))
+    from gradwright.frameworks import tf_linearity
+
+    return tf_linearity.push(emission, op_inputs, op_outputs, list(tangents))
+
+
+def by_own_jvp(pullback: Pullback, own: Callable[..., Any], tangents: list[Any]) -> list[Any]:
+    """Hand the tangents to the rule's jvp, one per tensor argument in its structure, and flatten what it returns."""
+    from gradwright import tree
+    from gradwright.frameworks.tensorflow import as_tensor, component, seam
+
+    given, at = [], 0
+    for slot in pullback.slots:
+        if slot.is_tensor:
+            part = tangents[at : at + len(slot.tensors)]
+            at += len(slot.tensors)
+            leaves: list[Any] = [None] * len(slot.leaves)
+            for i, tangent in zip(slot.tensors, part, strict=True):
+                leaves[i] = tangent
+            given.append(leaves[0] if slot.spec is None else tree.unflatten(slot.spec, leaves))
+    pushed = tree.flatten(own(*given), seam.is_leaf)[0]
+    pushed = [pushed[i] for i in pullback.outputs.tensors]
+    return [
+        zeros(space) if p is None else tf.cast(component(as_tensor(p, space)), space.dtype)
+        for p, space in zip(pushed, pullback.output_spaces, strict=True)
+    ]
+
+
+def zeros(space: Space) -> Any:
+    """A zero tangent."""
+    return tf.zeros(space.shape, space.dtype)
+
+
+def transpose(pull: Callable[[list[Any]], list[Any]], spaces: list[Space], tangents: list[Any]) -> list[Any]:
+    """Transpose a linear pullback: the tangent of the output is the derivative of <pullback(u), tangents> by u."""
+    with tf.GradientTape() as tape:
+        upstreams = [tf.ones(space.shape, space.dtype) for space in spaces]
+        watched = [u for u, s in zip(upstreams, spaces, strict=True) if s.kind != "none"]
+        tape.watch(watched)
+        pairs = meet(pull(upstreams), tangents)
+    pushed = tape.gradient([g for g, _ in pairs], watched, output_gradients=[t for _, t in pairs]) if pairs else []
+    pushed = iter(pushed or [None] * len(watched))
+    made = [next(pushed) if s.kind != "none" else None for s in spaces]
+    if any(m is None and s.kind != "none" for m, s in zip(made, spaces, strict=True)):
+        return by_basis(pull, spaces, tangents, made)
+    return [zeros(s) if m is None else m for m, s in zip(made, spaces, strict=True)]
+
+
+def meet(gradients: list[Any], tangents: list[Any]) -> list[tuple[Any, Any]]:
+    """Pair the gradients that exist with their tangents."""
+    return [
+        (tf.convert_to_tensor(g), tf.convert_to_tensor(t))
+        for g, t in zip(gradients, tangents, strict=True)
+        if g is not None and t is not None
+    ]
+
+
+def by_basis(
+    pull: Callable[[list[Any]], list[Any]], spaces: list[Space], tangents: list[Any], made: list[Any]
+) -> list[Any]:
+    """Push forward through a pullback that TensorFlow cannot differentiate: one unit upstream at a time."""
+    pushed = list(made)
+    for k, space in enumerate(spaces):
+        if made[k] is not None or space.kind == "none":
+            continue
+        size = int(np.prod(space.shape))
+        if size > LARGEST_BASIS:
+            raise ValueError(f"an output of {size} elements is too large for forward mode through python")
+        rows = []
+        for i in range(size):
+            unit = tf.reshape(tf.one_hot(i, size, dtype=space.dtype), space.shape)
+            ups = [unit if j == k else tf.zeros(s.shape, s.dtype) for j, s in enumerate(spaces)]
+            parts = [tf.reduce_sum(g * tf.cast(t, g.dtype)) for g, t in meet(pull(ups), tangents)]
+            rows.append(tf.cast(tf.add_n(parts), space.dtype) if parts else tf.zeros([], space.dtype))
+        pushed[k] = tf.reshape(tf.stack(rows), space.shape) if rows else zeros(space)
+    return [zeros(s) if p is None else p for p, s in zip(pushed, spaces, strict=True)]
+
+
+def refuse_nonlinear(pullback: Pullback) -> None:
+    """Raise where a pullback does not treat sums and multiples of upstreams as a linear map must."""
+    with private.record.stop_recording():
+        broken = nonlinearity(pullback, pullback.output_spaces)
+    if broken:
+        raise nonlinear(pullback, broken)
+
+
+def nonlinear(pullback: Pullback, reason: str) -> ModeError:
+    """The refusal of forward mode."""
+    rule = pullback.rule
+    return ModeError(
+        compose(
+            rule.name,
+            rule.where,
+            f"forward mode needs a gradient that is linear in the upstream, and this one is not: {reason}",
+            "give the rule a jvp (gw.rule with f.defjvp), or use reverse mode",
+        )
+    )
+
+
+def nonlinearity(pull: Callable[[list[Any]], list[Any]], spaces: list[Space]) -> str | None:
+    """Say how a pullback fails to be linear, or None. Tried at ordinary, tiny and huge upstreams."""
+    one, two = draw(spaces, 1), draw(spaces, 2)
+    first, second = values(pull(one)), values(pull(two))
+    both = values(pull([a + b for a, b in zip(one, two, strict=True)]))
+    if not close(both, [a + b for a, b in zip(first, second, strict=True)]):
+        return "the gradient of a sum of upstreams is not the sum of the gradients"
+    for power in (-24, 30):
+        factor = 2.0 ** (power if all(s.dtype not in ("float16",) for s in spaces) else power / 6)
+        scaled = values(pull([u * tf.cast(factor, u.dtype) for u in one]))
+        if not close(scaled, [f * factor for f in first]):
+            return f"an upstream multiplied by {factor:g} does not multiply the gradient"
+    return None
+
+
+def draw(spaces: list[Space], seed: int) -> list[Any]:
+    """Upstreams drawn at random, the same ones each time."""
+    generator = np.random.default_rng(seed)
+    drawn = []
+    for space in spaces:
+        value = generator.normal(size=space.shape)
+        if space.kind == "complex":
+            value = value + 1j * generator.normal(size=space.shape)
+        drawn.append(tf.cast(tf.constant(value), space.dtype) if space.kind != "none" else zeros(space))
+    return drawn
+
+
+def values(gradients: list[Any]) -> list[np.ndarray]:
+    """Gradients as numbers in double precision, nothing as zero."""
+    return [
+        np.zeros(()) if g is None else np.asarray(tf.cast(tf.convert_to_tensor(g), wide(g.dtype)).numpy())
+        for g in gradients
+    ]
+
+
+def wide(dtype: Any) -> Any:
+    """The widest dtype of the same kind."""
+    return tf.complex128 if tf.as_dtype(dtype).is_complex else tf.float64
+
+
+def close(left: list[np.ndarray], right: list[np.ndarray]) -> bool:
+    """Whether two lists of gradients agree to single-precision noise, measured by their largest element."""
+    for a, b in zip(left, right, strict=True):
+        scale = max(float(np.max(np.abs(a), initial=0.0)), float(np.max(np.abs(b), initial=0.0)))
+        if not np.allclose(a, b, rtol=0, atol=2e-2 * scale if scale else 0, equal_nan=True):
+            return False
+    return True

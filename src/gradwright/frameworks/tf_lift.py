@@ -1,0 +1,88 @@
+"""A closure made pure: the user's grad, traced once, with everything it captured turned into residuals.
+
+Inside a graph the closure form of a rule breaks wherever the graph is copied (cond in while, vectorised loops,
+saved models), because a closure holds tensors of one graph. Traced into a function of its own, what it captured is
+known exactly, travels through the rule's op, and the function can be called from any copy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.function.polymorphism import function_type
+from tensorflow.python.eager.polymorphic_function import concrete_function
+from tensorflow.python.framework import auto_control_deps
+
+from gradwright.frameworks import tf_private as private
+from gradwright.rule import Pullback
+from gradwright.space import Space
+
+
+@dataclass(slots=True)
+class Lifted:
+    """A pullback as a function of (upstreams, captured values), or the error that its tracing met."""
+
+    function: Any
+    captured: list[Any]
+    template: list[Any]
+    error: Exception | None = None
+
+    def __call__(self, upstreams: list[Any], values: list[Any]) -> list[Any]:
+        """Call it in whatever graph this is; gradients in the order of inputs and variables."""
+        if self.error is not None:
+            raise self.error
+        flat = call_flat(self.function, [*upstreams, *values])
+        return tf.nest.pack_sequence_as(self.template, flat, expand_composites=True)
+
+
+def call_flat(function: Any, values: list[Any]) -> list[Any]:
+    """Call a concrete function on a flat list, giving a flat list."""
+    result = function._call_flat(values, [])
+    if result is None or isinstance(result, tf.Operation):
+        return []
+    return list(result) if isinstance(result, list | tuple) else [result]
+
+
+def lift(pullback: Pullback, outputs: list[Any]) -> Lifted:
+    """Trace a pullback on placeholders for its upstreams."""
+    inner = private.FuncGraph(f"pullback_of_{pullback.rule.__name__}")
+    with inner.as_default(), auto_control_deps.AutomaticControlDependencies() as effects:
+        upstreams = [placeholder(output) for output in outputs]
+        try:
+            template = pullback(list(upstreams))
+        except Exception as error:
+            return Lifted(None, [], [], error)
+        template = [None if g is None else tf.nest.map_structure(effects.mark_as_return, g, expand_composites=True)
+                    for g in template]  # fmt: skip
+    inner.control_outputs.extend(effects.ops_which_must_run)
+    flat = tf.nest.flatten(template, expand_composites=True)
+    flat = [t for t in flat if t is not None]
+    captured, internal = list(inner.external_captures), list(inner.internal_captures)
+    function = close(inner, [*upstreams, *internal], flat)
+    return Lifted(function, captured, template)
+
+
+def placeholder(output: Any) -> Any:
+    """A place for the upstream of an output."""
+    return tf.compat.v1.placeholder(output.dtype.base_dtype, output.shape)
+
+
+def close(inner: Any, inputs: list[Any], outputs: list[Any]) -> Any:
+    """Make a function of a graph whose captures have become inputs."""
+    inner.inputs, inner.outputs, inner.structured_outputs = inputs, outputs, outputs
+    specs = tuple(tf.TensorSpec(t.shape, t.dtype, name=f"in_{i}") for i, t in enumerate(inputs))
+    inner.structured_input_signature = (specs, {})
+    inner.function_captures.reset_captures([], [])
+    signature = function_type.from_structured_signature(
+        inner.structured_input_signature, outputs, inner.function_captures.capture_types
+    )
+    return concrete_function.ConcreteFunction.from_func_graph(inner, signature, attrs={})
+
+
+def spaces_of(tensors: list[Any]) -> list[Space]:
+    """The spaces of symbolic tensors."""
+    from gradwright.frameworks.tensorflow import seam
+
+    return [seam.space(t) for t in tensors]

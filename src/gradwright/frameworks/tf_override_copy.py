@@ -1,0 +1,159 @@
+"""Copies of traced functions with other gradients, for functions whose Python source is gone.
+
+The graph of the function and all that it calls (branches, loops, other functions) is loaded again under new
+names; ops that a rule answers for are tagged on the way. Captured tensors and variables are those of the
+original, which is not touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tensorflow.core.framework import function_pb2
+from tensorflow.python.eager.polymorphic_function import concrete_function
+from tensorflow.python.saved_model import function_deserialization
+
+from gradwright.frameworks import tf_override_ops as known
+from gradwright.frameworks import tf_override_state as state
+from gradwright.frameworks import tf_override_tags as tags
+from gradwright.override.conditions import Site
+from gradwright.override.entries import Entry, narrowest
+
+
+def copy_for(function: Any, activation: state.Activation) -> Any:
+    """The copy of a traced function for one activation, or None where no rule finds an op in it."""
+    if function not in activation.copies:
+        activation.copies[function] = _new_copy(function, activation)
+    return activation.copies[function]
+
+
+def _new_copy(function: Any, activation: state.Activation) -> Any:
+    library = _library(function)
+    types = {node.op for one in library.function for node in one.node_def}
+    state.met(activation, types)
+    if not types & set(activation.table):
+        return None
+    from gradwright.frameworks.tf_override_record import tag
+
+    served: list[Entry] = []
+
+    def with_rules(one: Any) -> Any:
+        return _tagged(one, activation, lambda op, entry: (tag(op, entry), served.append(entry)))
+
+    with _quiet():
+        loaded = function_deserialization.load_function_def_library(library, wrapper_function=with_rules)
+    if not served:
+        return None
+    return _finished(loaded, function)
+
+
+def _library(function: Any) -> Any:
+    """The definition of a function and of everything it calls."""
+    library = function_pb2.FunctionDefLibrary()
+    nested = function.graph.as_graph_def().library.function
+    found = {one.signature.name: one for one in [function.function_def, *nested]}
+    for one in found.values():
+        copied = library.function.add()
+        copied.CopyFrom(one)
+        # These name functions for the gradient of the original, which the copy must not share.
+        for name in ("forward_function_name", "backward_function_name"):
+            copied.attr.pop(name, None)
+    return library
+
+
+def _tagged(loaded: Any, activation: state.Activation, tag: Callable[[Any, Entry], Any]) -> Any:
+    """A loaded function with the rules on its ops; defined once more, because the tags belong to its definition."""
+    pairs = [(op, entry) for op, entry in _answers(loaded.graph, activation) if entry is not None]
+    for op, entry in pairs:
+        entry.hit(op.name)
+        tag(op, entry)
+    if not pairs:
+        return loaded
+    return concrete_function.ConcreteFunction.from_func_graph(
+        loaded.graph, loaded.function_type, attrs=loaded.function_def.attr
+    )
+
+
+def _answers(graph: Any, activation: state.Activation) -> Iterator[tuple[Any, Entry | None]]:
+    """Each op of a wanted type, with the rule that answers for it, if one can."""
+    passed = None
+    for op in graph.get_operations():
+        candidates = activation.table.get(op.type)
+        if not candidates or tags.tag_of(op) is not None or (op.type == "Identity" and _is_plumbing(op, graph)):
+            continue
+        entry = narrowest(candidates, lambda op=op: op, lambda op=op: Site(op.name))
+        if entry is None:
+            continue
+        passed = passed if passed is not None else _passed_by_gradients(graph)
+        reason = known.blocked(op.inputs, op.outputs)
+        if reason is None and op.name not in passed:
+            reason = "inside a custom gradient, which answers for its inputs itself (or its output is unused)"
+        if reason is None and ("gradient_tape/" in op.name or op.name.startswith("gradients/")):
+            reason = "in a backward pass that the function computed when it was traced; override the tf.function"
+        if reason is not None:
+            entry.hits.miss(entry.op_type, reason)
+        yield op, None if reason else entry
+
+
+def _passed_by_gradients(graph: Any) -> set[str]:
+    """The names of the ops that a gradient of the outputs comes through.
+
+    At a custom gradient, an IdentityN whose first inputs are the results, it goes on to the other inputs only.
+    """
+    pending, seen = [t.op for t in graph.outputs], set()
+    while pending:
+        op = pending.pop()
+        if op.name in seen:
+            continue
+        seen.add(op.name)
+        pending += [t.op for t in _followed(op)]
+    return seen
+
+
+def _followed(op: Any) -> list[Any]:
+    inputs = list(op.inputs)
+    if op.type != "IdentityN" or tags.tag_of(op) is None:
+        return inputs
+    used = [bool(output.consumers()) for output in op.outputs]
+    results = max((i + 1 for i, one in enumerate(used) if one), default=0)
+    return inputs[results:]
+
+
+_AROUND = known.CALLS | {"ReadVariableOp"}
+
+
+def _is_plumbing(op: Any, graph: Any) -> bool:
+    """Whether an identity was put there by TensorFlow: around a result, a branch, a loop, a variable read."""
+    returned = any(op.outputs[0] is t for t in graph.outputs)
+    return returned or op.inputs[0].op.type in _AROUND
+
+
+def _finished(loaded: dict[str, Any], function: Any) -> Any:
+    """The copy, with the original's signature and variables."""
+    made = loaded[function.function_def.signature.name]
+    made._function_type = function.function_type
+    made.set_variables(function.graph.variables)
+    for one in loaded.values():
+        tags.hand_over(one.graph, made.graph)
+    tags.hand_over(function.graph, made.graph)
+    return made
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the loader's warning on custom gradients: they are registered in this process, and found."""
+    thread = threading.get_ident()
+
+    def wanted(record: logging.LogRecord) -> bool:
+        return record.thread != thread or "unsaved custom gradients" not in str(record.msg)
+
+    logger = logging.getLogger("absl")
+    logger.addFilter(wanted)
+    try:
+        yield
+    finally:
+        logger.removeFilter(wanted)
