@@ -13,7 +13,9 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import tensorflow as tf
 from tensorflow.core.framework import function_pb2
+from tensorflow.core.function.polymorphism import function_type
 from tensorflow.python.eager.polymorphic_function import concrete_function
 from tensorflow.python.saved_model import function_deserialization
 
@@ -52,17 +54,31 @@ def _new_copy(function: Any, activation: state.Activation) -> Any:
 
 
 def _library(function: Any) -> Any:
-    """The definition of a function and of everything it calls."""
-    library = function_pb2.FunctionDefLibrary()
-    nested = function.graph.as_graph_def().library.function
-    found = {one.signature.name: one for one in [function.function_def, *nested]}
-    for one in found.values():
+    """The definition of a function and of everything it calls; not of what was made for its gradient."""
+    known_by_name = {one.signature.name: one for one in function.graph.as_graph_def().library.function}
+    library, pending, seen = function_pb2.FunctionDefLibrary(), [function.function_def], set()
+    while pending:
+        one = pending.pop()
+        if one.signature.name in seen:
+            continue
+        seen.add(one.signature.name)
         copied = library.function.add()
         copied.CopyFrom(one)
         # These name functions for the gradient of the original, which the copy must not share.
         for name in ("forward_function_name", "backward_function_name"):
             copied.attr.pop(name, None)
+        pending += [known_by_name[name] for name in _called(one) if name in known_by_name]
     return library
+
+
+def _called(definition: Any) -> Iterator[str]:
+    """The names of the functions that a function calls."""
+    for node in definition.node_def:
+        yield node.op
+        for value in node.attr.values():
+            if value.HasField("func"):
+                yield value.func.name
+            yield from (one.name for one in value.list.func)
 
 
 def _tagged(loaded: Any, activation: state.Activation, tag: Callable[[Any, Entry], Any]) -> Any:
@@ -134,12 +150,21 @@ def _is_plumbing(op: Any, graph: Any) -> bool:
 
 def _finished(loaded: dict[str, Any], function: Any) -> Any:
     """The copy, with the original's signature and variables."""
-    made = loaded[function.function_def.signature.name]
+    graph = loaded[function.function_def.signature.name].graph
+    for one in loaded.values():
+        if one.graph is not graph:
+            tags.hand_over(one.graph, graph)
+    tags.hand_over(function.graph, graph)
+    graph.structured_outputs = list(graph.outputs)
+    graph.structured_input_signature = tuple(tf.TensorSpec(t.shape, t.dtype, t.op.name) for t in graph.inputs), {}
+    flat = function_type.from_structured_signature(
+        graph.structured_input_signature, graph.structured_outputs, graph.function_captures.capture_types
+    )
+    attrs = loaded[function.function_def.signature.name].function_def.attr
+    made = concrete_function.ConcreteFunction.from_func_graph(graph, flat, attrs=attrs)
+    # Calls come with flat tensors, and what they give back is packed as the original packs it.
     made._function_type = function.function_type
     made.set_variables(function.graph.variables)
-    for one in loaded.values():
-        tags.hand_over(one.graph, made.graph)
-    tags.hand_over(function.graph, made.graph)
     return made
 
 

@@ -75,9 +75,10 @@ def by_running_again(op: Any, *upstreams: Any) -> Any:
     inferred = {a.type_attr or a.number_attr or a.type_list_attr for a in definition.input_arg}
     attrs = {a.name: op.get_attr(a.name) for a in definition.attr if a.name not in inferred and a.name[0] != "_"}
     inputs = [tf.identity(t) for t in op.inputs]
+    named = dict(zip([a.name for a in definition.input_arg], inputs, strict=True))
     with tf.GradientTape() as tape:
         tape.watch(inputs)
-        outputs = getattr(tf.raw_ops, op.type)(**dict(zip([a.name for a in definition.input_arg], inputs)), **attrs)
+        outputs = getattr(tf.raw_ops, op.type)(**named, **attrs)
     return tape.gradient(tf.nest.flatten(outputs), inputs, output_gradients=list(upstreams))
 
 
@@ -105,5 +106,3 @@ def guard_function(function: Any, entries: list[Entry]) -> None:
 
     guarded.gradwright = True  # type: ignore[attr-defined]
     rewrite._rewrite_forward_and_call_backward = guarded
-
-

@@ -14,10 +14,9 @@ from tensorflow.python.framework import op_def_registry
 from gradwright.override.conditions import Site
 
 # These call other functions; the ops inside those are what has gradients.
-CALLS = frozenset(
-    "PartitionedCall StatefulPartitionedCall If StatelessIf While StatelessWhile Case StatelessCase "
-    "SymbolicGradient RemoteCall XlaLaunch EagerPyFunc PyFunc PyFuncStateless".split()
-)
+CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "SymbolicGradient", "RemoteCall", "XlaLaunch"})
+CALLS |= {"If", "StatelessIf", "While", "StatelessWhile", "Case", "StatelessCase"}
+CALLS |= {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
 
 
 def op_def(op_type: str) -> Any:

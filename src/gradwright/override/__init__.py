@@ -1,6 +1,10 @@
 """Replacing built-in gradients."""
 
+from gradwright.override import scope as _scope
+from gradwright.override.entries import at as _at
 
-def override(*args, **kwargs):
-    """Not written yet."""
-    raise NotImplementedError("override")
+override = _scope.override
+override.at = _at  # type: ignore[attr-defined]
+override.native = _scope.native  # type: ignore[attr-defined]
+
+__all__ = ["override"]
