@@ -1,4 +1,4 @@
-"""What the forms share: a rule that speaks of the user's own function, and the names of a call's arguments."""
+"""What the forms share: a rule that speaks of the user's own function, and one call of it taken apart."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from gradwright import tree
+from gradwright.forms.partials import NotImplementedPartial, carries_none
 from gradwright.rule import Options, Rule, place_of
+from gradwright.shapes.backends import backend_of
 
 _LIBRARIES = (*(site.getsitepackages() if hasattr(site, "getsitepackages") else ()), sys.prefix + "/lib")
 
@@ -47,15 +50,12 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
         return None
 
 
-def named_values(signature: inspect.Signature | None, args: tuple, kwargs: dict, defaults: bool = False) -> dict:
+def named_values(signature: inspect.Signature | None, args: tuple, kwargs: dict) -> dict[str, Any]:
     """The arguments of a call by name and in order; an element of `*xs` is named `xs[0]`."""
     if signature is None:
         return {f"args[{i}]": a for i, a in enumerate(args)} | kwargs
-    bound = signature.bind(*args, **kwargs)
-    if defaults:
-        bound.apply_defaults()
     values: dict[str, Any] = {}
-    for name, value in bound.arguments.items():
+    for name, value in signature.bind(*args, **kwargs).arguments.items():
         kind = signature.parameters[name].kind
         if kind is inspect.Parameter.VAR_POSITIONAL:
             values |= {f"{name}[{i}]": v for i, v in enumerate(value)}
@@ -64,3 +64,88 @@ def named_values(signature: inspect.Signature | None, args: tuple, kwargs: dict,
         else:
             values[name] = value
     return values
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is a tensor or variable of any framework."""
+    return hasattr(value, "dtype") and hasattr(value, "shape")
+
+
+def is_leaf(value: Any) -> bool:
+    """Whether structures end at a value."""
+    return is_tensor(value)
+
+
+class Call:
+    """One call: positional arguments, keyword-only ones, and the float tensors in the positional ones."""
+
+    def __init__(self, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]):
+        try:
+            bound = signature.bind(*args, **kwargs)
+            self.args, self.kwargs = bound.args, bound.kwargs
+        except TypeError:
+            self.args, self.kwargs = args, kwargs
+        self.leaves, self.spec = tree.flatten(list(self.args), is_leaf)
+        self.tensors = [i for i, leaf in enumerate(self.leaves) if is_tensor(leaf)]
+        self.floats = [i for i in self.tensors if not carries_none(self.leaves[i].dtype)]
+
+    def filled(self, places: list[int], values: Any, rest: Any = None) -> tuple[Any, ...]:
+        """The positional arguments with some leaves replaced, and `rest` (or None) in the other places."""
+        leaves = [None] * len(self.leaves) if rest is None else list(rest)
+        for place, value in zip(places, values, strict=True):
+            leaves[place] = value
+        return tuple(tree.unflatten(self.spec, leaves))
+
+    def by_argument(self, places: list[int], gradients: Any) -> Any:
+        """Gradients of leaves as one a tensor argument, in the argument's structure; constants get None."""
+        values = [g for a, g in zip(self.args, self.filled(places, gradients), strict=True) if _holds_tensor(a)]
+        values += [None for value in self.kwargs.values() if _holds_tensor(value)]
+        return values[0] if len(values) == 1 else values
+
+    def pushforward(self, jvp: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of one tangent a tensor argument, by the user's `jvp(primals, tangents)`."""
+        args, kwargs, own = self.args, self.kwargs, [i for i, a in enumerate(self.args) if _holds_tensor(a)]
+
+        def push(*tangents: Any) -> Any:
+            every: list[Any] = [None] * len(args)
+            for place, tangent in zip(own, tangents, strict=False):
+                every[place] = tangent
+            result = jvp(args, tuple(every), **kwargs)
+            if not isinstance(result, tuple | list) or len(result) != 2:
+                raise TypeError(f"jvp must return (output, tangent of the output), got a {type(result).__name__}")
+            return result[1]
+
+        return push
+
+    def transpose(self, push: Any) -> Callable[..., Any]:
+        """The grad that is the transpose of a pushforward."""
+        call, b = self, backend_of(*(self.leaves[i] for i in self.tensors))
+        zeros = [b.zeros_like(self.leaves[i]) for i in self.floats]
+        own = [i for i, a in enumerate(self.args) if _holds_tensor(a)]
+
+        def pushed(tangents: list[Any]) -> list[Any]:
+            every = call.filled(call.floats, tangents)
+            return tree.flatten(push(*(every[i] for i in own)), is_leaf)[0]
+
+        def grad(*upstreams: Any) -> Any:
+            flat = tree.flatten(list(upstreams), is_leaf)[0]
+            return call.by_argument(call.floats, b.transposed(pushed, zeros, flat))
+
+        return grad
+
+
+def _holds_tensor(value: Any) -> bool:
+    return any(map(is_tensor, tree.flatten(value, is_leaf)[0])) if tree.is_structure(value) else is_tensor(value)
+
+
+def settled(returned: Any) -> Any:
+    """Compute gradients that were given lazily, as functions of no arguments."""
+    if isinstance(returned, NotImplementedPartial):
+        return returned()
+    if is_tensor(returned):
+        return returned
+    if isinstance(returned, dict):
+        return {name: settled(value) for name, value in returned.items()}
+    if isinstance(returned, tuple | list) and not hasattr(returned, "_fields"):
+        return type(returned)(settled(value) for value in returned)
+    return returned() if callable(returned) else returned

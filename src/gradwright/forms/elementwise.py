@@ -71,8 +71,9 @@ def pullback(values: tuple[Any, ...], partials: Partials, out: Any) -> Callable[
     def grad(upstream: Any) -> Any:
         b = backend_of(upstream)
         slopes = partials.all_at(args, kept, count, dtypes)
-        gradients = [None if p is None else upstream * b.conjugate(p) for p in slopes]
-        return gradients if count > 1 else gradients[0]
+        tensors = [p for p, dtype in zip(slopes, dtypes, strict=True) if dtype is not None]
+        gradients = [None if p is None else upstream * b.conjugate(p) for p in tensors]
+        return gradients[0] if len(gradients) == 1 else gradients
 
     def jvp(*tangents: Any) -> Any:
         slopes = partials.all_at(args, kept, count, dtypes)

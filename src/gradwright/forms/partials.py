@@ -103,16 +103,16 @@ class Partials:
         values = [None if p.value is None else p(args, out) for p in self.read(arguments)]
         if self.alone and isinstance(values[0], list | tuple):
             values = list(values[0])
-        if len(values) == arguments and None not in dtypes and not any(map(_carries_none, dtypes)):
+        if len(values) == arguments and None not in dtypes and not any(map(carries_none, dtypes)):
             return values
-        wanted = [i for i, dtype in enumerate(dtypes) if dtype is not None and not _carries_none(dtype)]
+        wanted = [i for i, dtype in enumerate(dtypes) if dtype is not None and not carries_none(dtype)]
         if any(i >= len(values) for i in wanted):
             raise too_few(len(values), len(wanted))
         return [values[i] if i in wanted else None for i in range(arguments)]
 
 
 @functools.lru_cache(maxsize=128)
-def _carries_none(dtype: Any) -> bool:
+def carries_none(dtype: Any) -> bool:
     """Whether a tensor of this dtype has no gradient: integers, bools, strings."""
     dtype = getattr(dtype, "base_dtype", dtype)
     return kind_of((getattr(dtype, "name", None) or str(dtype)).removeprefix("torch.")) == "none"

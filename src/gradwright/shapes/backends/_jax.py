@@ -140,3 +140,41 @@ def zeros(sizes, like):
 def conjugate(partial):
     """JAX's gradients are not conjugated."""
     return partial
+
+
+def zeros_like(x):
+    return jnp.zeros_like(x)
+
+
+def is_traced(x):
+    """Whether a value is known only at run time."""
+    return isinstance(x, jax.core.Tracer)
+
+
+def transposed(push, tangents, upstreams):
+    """Transpose a linear function of the tangents: one gradient a tangent."""
+    _, pull = jax.vjp(lambda ts: tuple(push(list(ts))), tuple(tangents))
+    return list(pull(tuple(upstreams))[0])
+
+
+def like(dtype):
+    """Something that has a dtype, for `zeros`."""
+    return jax.ShapeDtypeStruct((), dtype)
+
+
+def dtype_name(x):
+    return str(x.dtype)
+
+
+def made(value, name):
+    """Make a tensor of an array."""
+    return jnp.asarray(value, name)
+
+
+def can_try(values):
+    """Whether a function can be tried on other values at this moment; under a trace nothing has a value."""
+    return not any(isinstance(value, jax.core.Tracer) for value in values)
+
+
+def out_of_graph(function):
+    return function()

@@ -216,3 +216,78 @@ def conjugate(partial):
     if isinstance(partial, complex):
         return partial.conjugate()
     return tf.math.conj(partial) if getattr(partial, "dtype", None) in (tf.complex64, tf.complex128) else partial
+
+
+def zeros_like(x):
+    return tf.zeros_like(x)
+
+
+def is_traced(x):
+    """Whether a value is known only at run time."""
+    return tf.is_tensor(x) and not hasattr(x, "numpy")
+
+
+def transposed(push, tangents, upstreams):
+    """Transpose a linear function of the tangents: one gradient a tangent, None where it does not matter."""
+    with tf.GradientTape() as tape:
+        tape.watch(tangents)
+        pushed = push(tangents)
+    pairs = [(p, u) for p, u in zip(pushed, upstreams, strict=True) if tf.is_tensor(p) and u is not None]
+    if not pairs:
+        return [None] * len(tangents)
+    return tape.gradient([p for p, _ in pairs], tangents, output_gradients=[u for _, u in pairs])
+
+
+def gradients_of(function, variables, upstreams):
+    """Let the framework differentiate a function by the variables that it reads."""
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(variables)
+        outputs = function()
+    return tape.gradient(outputs, variables, output_gradients=upstreams)
+
+
+def unconverted(function):
+    """Let AutoGraph call a function as it is."""
+    return tf.autograph.experimental.do_not_convert(function)
+
+
+def refusing(message, sizes, dtype):
+    """A gradient that is an error as soon as something uses it: at once in eager mode, when it runs in a graph."""
+
+    def refuse():
+        raise ValueError(message)
+
+    refused = tf.numpy_function(refuse, [], dtype, stateful=False)
+    refused.set_shape(sizes)
+    return refused
+
+
+def like(dtype):
+    """Something that has a dtype, for `zeros`."""
+    return tf.TensorSpec(None, dtype)
+
+
+def dtype_name(x):
+    return x.dtype.base_dtype.name if hasattr(x.dtype, "base_dtype") else str(x.dtype)
+
+
+def made(value, name):
+    """Make a tensor of an array."""
+    return tf.cast(tf.constant(value), name)
+
+
+def can_try(values):
+    """Whether a function can be tried on other values at this moment."""
+    return True
+
+
+def out_of_graph(function):
+    """Run a function eagerly, also while a graph is built; None where it needs that graph's tensors."""
+    if tf.executing_eagerly():
+        with tf.GradientTape() as tape, tape.stop_recording():
+            return function()
+    try:
+        with tf.init_scope():
+            return function() if tf.executing_eagerly() else None
+    except Exception:  # whatever a function says that reaches for tensors of the graph
+        return None

@@ -156,3 +156,42 @@ def conjugate(partial):
     if isinstance(partial, complex):
         return partial.conjugate()
     return torch.conj(partial) if isinstance(partial, torch.Tensor) else partial
+
+
+def zeros_like(x):
+    return torch.zeros_like(x)
+
+
+def is_traced(x):
+    """Whether a value is known only at run time."""
+    return False
+
+
+def transposed(push, tangents, upstreams):
+    """Transpose a linear function of the tangents: one gradient a tangent."""
+    _, pull = torch.func.vjp(lambda *ts: tuple(push(list(ts))), *tangents)
+    return list(pull(tuple(upstreams)))
+
+
+def like(dtype):
+    """Something that has a dtype, for `zeros`."""
+    return torch.empty(0, dtype=dtype)
+
+
+def dtype_name(x):
+    return str(x.dtype).removeprefix("torch.")
+
+
+def made(value, name):
+    """Make a tensor of an array."""
+    return torch.as_tensor(value).to(getattr(torch, name))
+
+
+def can_try(values):
+    """Whether a function can be tried on other values at this moment."""
+    return True
+
+
+def out_of_graph(function):
+    with torch.no_grad():
+        return function()
