@@ -23,8 +23,10 @@ class Bench:
         self.other = reference
         self.counts = {"forward": 0, "rule": 0, "reference": 0}
         self.precise = False
+        self.precise_rule = False
         self.lifted: Any = None
         self.seed: int | None = None
+        self._twin: tuple[Any] | None = None
 
     @property
     def native_eps(self) -> float:
@@ -34,7 +36,7 @@ class Bench:
     @property
     def rule_eps(self) -> float:
         """The rounding unit the rule computes in."""
-        return epsilon("float64") if self.precise else self.native_eps
+        return epsilon("float64") if self.precise_rule else self.native_eps
 
     @property
     def forward_eps(self) -> float:
@@ -46,7 +48,7 @@ class Bench:
         self.counts["forward"] += 1
         self._reseed()
         with self._written(values):
-            opened = open_subject(self.subject, values, self.precise if precise is None else precise)
+            opened = open_subject(self.subject, values, self.precise_rule if precise is None else precise)
         inner = opened.pull
 
         def pull(upstreams: Arrays) -> Any:
@@ -73,7 +75,7 @@ class Bench:
         """The framework's own derivative of the forward (or of the named reference), pulled back."""
         self.counts["reference"] += 1
         self._reseed()
-        if self.lifted:
+        if self.lifted and self.other is None:
             return self.lifted.gradients(values, upstreams)
         subject, backend = self.subject, self.subject.backend
         fn = subject.over(self.other or subject.forward or subject.apply)
@@ -84,38 +86,68 @@ class Bench:
             gradients = pull(full)
         return [None if g is None else wide(backend.numpy(g)) for g in gradients]
 
-    def choose_precision(self, values: Arrays, outputs: Arrays) -> str | None:
-        """Use double precision if the subject computes in it; say why not, if not."""
-        leaves = self.subject.leaves
+    def choose_precision(self, values: Arrays, outputs: Arrays) -> None:
+        """Compute in double precision where the subject allows it; failing that, its forward at least, as a graph."""
+        leaves, plain = self.subject.leaves, self.subject.pair is None
         if all(double(leaf.dtype) == leaf.dtype for leaf in leaves):
-            self.precise = True
-            return None
-        if any(double(v.dtype) != v.dtype for v in leaves[len(self.subject.slots) :]):
-            return "it reads variables of lower precision"
-        return self._try_precise(values, outputs)
+            self.precise = self.precise_rule = True
+        elif all(double(leaf.dtype) == leaf.dtype for leaf in leaves[len(self.subject.slots) :]):
+            self._try_precise(values, outputs)
+        # A plain function may hold other custom gradients: in the graph they are gone, and it judges without them.
+        if plain or not self.precise:
+            self.lift(values, outputs)
 
-    def _try_precise(self, values: Arrays, outputs: Arrays) -> str | None:
+    def _try_precise(self, values: Arrays, outputs: Arrays) -> None:
         try:
             opened = self.open(values, precise=True)
-        except Exception as error:
-            return f"it does not run in float64 ({type(error).__name__})"
-        if any(double(dtype) != dtype for dtype in opened.dtypes):
-            return "its outputs stay in lower precision when the inputs are float64"
-        if not all(close(a, b, self.native_eps) for a, b in zip(opened.outputs, outputs, strict=True)):
-            return "it computes something else in float64"
-        self.precise = True
-        return None
+        except Exception:
+            return
+        kept = all(double(dtype) == dtype for dtype in opened.dtypes)
+        self.precise = kept and all(map(close, opened.outputs, outputs, [self.native_eps] * len(outputs)))
+        self.precise_rule = self.precise and self._pulls_precisely(opened)
+
+    def _pulls_precisely(self, opened: Opened) -> bool:
+        try:
+            answer = opened.pull([np.ones_like(y) for y in opened.outputs])
+        except Exception:
+            return False
+        return all(dtype is None or double(dtype) == dtype for dtype in answer.dtypes)
 
     def intermediates(self, values: Arrays) -> list[tuple[str, np.ndarray]]:
         """The values inside the forward, where the framework can show them."""
-        return self._graph(values).intermediates(values) if self._graph(values) else []
+        graph = self._graph()
+        return graph.intermediates(values) if graph else []
 
-    def branches(self, values: Arrays, upstreams: Arrays, leaf: int) -> list[tuple[str, np.ndarray]]:
-        """The gradient through each use that the forward makes of a leaf, where the framework can tell them apart."""
-        return self._graph(values).branches(values, upstreams, leaf) if self._graph(values) else []
+    def cuts(self, values: Arrays, upstreams: Arrays, leaf: int) -> list[tuple[str, bool, np.ndarray]]:
+        """A leaf's gradient with one of the forward's uses cut, where the framework can tell them apart."""
+        graph = self._graph()
+        return graph.cuts(values, upstreams, leaf) if graph else []
 
-    def _graph(self, values: Arrays) -> Any:
-        return None
+    def lift(self, values: Arrays, outputs: Arrays) -> bool:
+        """Evaluate the forward as a double precision graph from now on, if it has one that computes the same."""
+        graph = self._graph()
+        try:
+            same = graph is not None and all(
+                map(close, graph.forward(values), outputs, [self.native_eps] * len(outputs))
+            )
+        except Exception:
+            return False
+        self.lifted = graph if same else None
+        return same
+
+    def _graph(self) -> Any:
+        if self._twin is None:
+            self._twin = (self._make_graph(),)
+        return self._twin[0]
+
+    def _make_graph(self) -> Any:
+        subject = self.subject
+        make = getattr(subject.backend, "double", None)
+        fn = subject.over(subject.forward or subject.apply)
+        try:
+            return make(fn, [leaf.like for leaf in subject.arguments], subject.variables) if make else None
+        except Exception:
+            return None
 
     def _reseed(self) -> None:
         if self.seed is not None:

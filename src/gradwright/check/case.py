@@ -110,7 +110,7 @@ class Case:
     due_at: Callable[[Arrays, Arrays], Gradients] | None
     eps: float
     intermediates: Callable[[], list[tuple[str, np.ndarray]]] = field(default=lambda: [])
-    branches: Callable[[], list[tuple[str, np.ndarray]]] = field(default=lambda: [])
+    cuts: Callable[[], list[tuple[str, bool, np.ndarray]]] = field(default=lambda: [])
 
     @property
     def leaf(self) -> Leaf:

@@ -20,7 +20,7 @@ class Comparison:
     expected: np.ndarray
     error: float
     bound: float
-    detectable: float
+    detectable: float | None
     index: tuple[int, ...] | None
     bound_of: np.ndarray
 
@@ -50,7 +50,7 @@ def compare(
     size = float(np.sqrt(np.sum(np.abs(e[np.isfinite(e)]) ** 2)))
     seen = float(np.sqrt(np.sum(bound[np.isfinite(bound)] ** 2)))
     error, limit = (float(off[at]), float(bound[at])) if off.size else (0.0, 0.0)
-    return Comparison(bad, g, e, error, limit, seen / size if size else 0.0, index, bound)
+    return Comparison(bad, g, e, error, limit, seen / size if size else None, index, bound)
 
 
 def bounds(expected: np.ndarray, noise: np.ndarray, eps: float, scale: float) -> np.ndarray:

@@ -64,7 +64,7 @@ def case_of(examination: Examination, sample: Sample, leaf: int, due: Due) -> Ca
         due_at=oracle.expected,
         eps=max(bench.rule_eps, bench.forward_eps),
         intermediates=lambda: bench.intermediates(sample.point),
-        branches=lambda: bench.branches(sample.point, sample.upstreams, leaf),
+        cuts=lambda: bench.cuts(sample.point, sample.upstreams, leaf),
     )
 
 

@@ -32,6 +32,8 @@ def choose(bench: Bench, point: Arrays, upstreams: Arrays, surrogate: object, rn
         what = "the named surrogate" if callable(surrogate) else "the reference `like`"
         return Oracle("reference", f"autodiff of {what}{_precision(bench)}", bench.reference, False)
     reason = untrusted(bench, point, upstreams, rng)
+    if reason is not None and bench.lifted is None and bench.lift(point, bench.forward(point)):
+        reason = untrusted(bench, point, upstreams, rng)
     if reason is None:
         return Oracle(
             "autodiff", f"autodiff of the forward{_precision(bench)}, itself checked by a difference", bench.reference

@@ -93,6 +93,22 @@ class TensorFlow:
         """Put a value into a variable."""
         variable.assign(value.astype(variable.numpy().dtype))
 
+    def double(self, fn: Callable[..., Any], likes: list[Any], variables: list[Any]) -> Any:
+        """The double precision graph of a function of tensors; raises where there is none."""
+        import tensorflow as tf
+
+        from gradwright.frameworks.tf_double import DoubleGraph
+
+        def of_flat(*tensors: Any) -> list[Any]:
+            given = [
+                like.with_flat_values(t) if isinstance(like, tf.RaggedTensor) else t
+                for like, t in zip(likes, tensors, strict=True)
+            ]
+            return [t.flat_values if isinstance(t, tf.RaggedTensor) else t for t in self.flatten(fn(*given))]
+
+        flat = [like.flat_values if isinstance(like, tf.RaggedTensor) else tf.convert_to_tensor(like) for like in likes]
+        return DoubleGraph(of_flat, flat, variables)
+
     def seed(self, seed: int) -> None:
         """Make the next random numbers of the eager process repeat."""
         import tensorflow as tf

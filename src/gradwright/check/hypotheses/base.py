@@ -29,7 +29,7 @@ Hypothesis = Callable[[Case], list[Finding]]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A gradient that the rule nearly gave: `value` would be right if the finding were repaired (None: it is as it is)."""
+    """A gradient that the rule nearly gave, and what would have to be repaired for it (None: nothing, it came so)."""
 
     value: np.ndarray
     finding: Finding | None = None

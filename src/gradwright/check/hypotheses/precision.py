@@ -24,7 +24,9 @@ def coarse_format(got: np.ndarray | None, due: np.ndarray | None, eps: float) ->
     """The shortest step down in precision that explains all errors; None when rounding does not."""
     if got is None or due is None or not np.isfinite(got).all():
         return None
-    live = np.abs(due) > 1e-6 * np.max(np.abs(due), initial=0)
+    largest = float(np.max(np.abs(due), initial=0))
+    # Far below the largest elements short formats lose digits to underflow as well.
+    live = np.abs(due) > 1e-2 * largest
     if np.count_nonzero(live) < 2:
         return None
     relative = np.abs((got - due)[live] / due[live])

@@ -18,18 +18,24 @@ def missing(case: Case) -> list[Finding]:
 
 
 def _branch(case: Case, got: np.ndarray) -> list[Finding]:
-    """The forward uses the input several times; the rule has only some of the uses."""
-    uses = case.branches()
-    if not 2 <= len(uses) <= 8:
-        return []
-    for count in range(len(uses) - 1, 0, -1):
+    """The forward uses the input, or something made of it, several times; the rule lacks some of the uses."""
+    cuts, due = case.cuts(), case.expected
+    for told, _, value in cuts:
+        if np.any(value) and case.same(got, value):
+            return [_lacking(case, f"`{told}`")]
+    # The uses of the input itself add up to the whole, so any subset of them can be told from the single cuts.
+    uses = [(told, due - value) for told, first, value in cuts if first and due is not None]
+    for count in range(1, len(uses) - 1 if len(uses) <= 8 else 1):
         for kept in itertools.combinations(range(len(uses)), count):
-            total = sum(uses[i][1] for i in kept)
-            if np.any(total) and case.same(got, np.asarray(total)):
-                lost = " and ".join(f"`{uses[i][0]}`" for i in range(len(uses)) if i not in kept)
-                said = f"the gradient of `{case.leaf.name}` lacks a term: the one through {lost}"
-                return [Finding("missing-term", said, f"add the gradient that flows through {lost}")]
+            total = np.sum([uses[i][1] for i in kept], axis=0)
+            if np.any(total) and case.same(got, total):
+                return [_lacking(case, " and ".join(f"`{uses[i][0]}`" for i in range(len(uses)) if i not in kept))]
     return []
+
+
+def _lacking(case: Case, lost: str) -> Finding:
+    said = f"the gradient of `{case.leaf.name}` lacks a term: the one through {lost}"
+    return Finding("missing-term", said, f"add the gradient that flows through {lost}")
 
 
 def _neighbours(case: Case, got: np.ndarray, due: np.ndarray) -> list[Finding]:
@@ -53,7 +59,7 @@ def _neighbours(case: Case, got: np.ndarray, due: np.ndarray) -> list[Finding]:
 
 
 def _constant(case: Case, got: np.ndarray) -> list[Finding]:
-    """What is missing is, along some axis, a multiple of something at hand: the output, the input, the upstream, one."""
+    """What is missing is, along some axis, a multiple of something at hand: output, input, upstream, one."""
     due = case.expected
     if due is None or due.size < 4:
         return []
@@ -61,7 +67,7 @@ def _constant(case: Case, got: np.ndarray) -> list[Finding]:
     bases = [np.ones(got.shape), case.point[case.index], got]
     bases += [y for y in (*case.outputs, *case.upstreams) if y.shape == got.shape]
     for base in bases:
-        for axis in [None, *range(got.ndim)] if got.ndim > 1 else [None]:
+        for axis in [None, *[a for a in range(got.ndim) if got.ndim > 1 and got.shape[a] > 2]]:
             if _multiple(rest, base, axis) and not _multiple(rest, got, None):
                 said = f"the gradient of `{case.leaf.name}` lacks a term"
                 return [Finding("missing-term", said, "add the missing term; see the difference in the table")]

@@ -85,5 +85,5 @@ def nonlinear(case: Case) -> list[Finding]:
 
 def nonlinear_finding(name: str, scale: float) -> Finding:
     """The finding of a gradient that is not linear in the upstream."""
-    said = f"the gradient of `{name}` is not linear in the upstream: an upstream {scale:g} times as large does not scale it so"
+    said = f"the gradient of `{name}` is not linear in the upstream: {scale:g} times the upstream does not scale it so"
     return Finding("nonlinear", said, repair="use the upstream only as a factor: return upstream * derivative")
