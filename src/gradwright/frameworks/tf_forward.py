@@ -5,6 +5,7 @@ A pullback that is not linear has no transpose; it is refused by name, never lin
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,9 +16,6 @@ from gradwright.errors import ModeError, compose
 from gradwright.frameworks import tf_private as private
 from gradwright.rule import Pullback
 from gradwright.space import Space
-
-LARGEST_BASIS = 4096
-
 
 def eager(pullback: Pullback, *tangents: Any) -> list[Any]:
     """Push tangents forward: what TensorFlow calls for its accumulators."""
@@ -30,13 +28,43 @@ def eager(pullback: Pullback, *tangents: Any) -> list[Any]:
 
 def in_graph(emission: Any, op_inputs: list[Any], op_outputs: list[Any], *tangents: Any) -> list[Any]:
     """Push tangents forward inside a graph."""
-    pullback = emission.pullback
-    own = getattr(pullback.grad, "jvp", None)
-    if own is not None and not pullback.variables:
-        return by_own_jvp(pullback, own, list(tangents))
-    from gradwright.frameworks import tf_linearity
+    outputs = op_outputs[: emission.counts[0]]
+    if emission.pushed is not None:
+        return emission.push(op_inputs, op_outputs, list(tangents))
+    if emission.linear.reason:
+        raise nonlinear(emission.pullback, emission.linear.reason)
+    pull = functools.partial(emission.pull, op_inputs, op_outputs)
+    pushed = transpose(pull, emission.pullback.output_spaces, list(tangents), outputs)
+    if emission.linear.unknown:
+        pushed = checked_at_run_time(emission.pullback, pull, outputs, pushed)
+    return pushed
 
-    return tf_linearity.push(emission, op_inputs, op_outputs, list(tangents))
+
+def zeros_or(upstream: Any, output: Any) -> Any:
+    """A dense upstream, zeros for none."""
+    return tf.zeros_like(output) if upstream is None else tf.convert_to_tensor(upstream)
+
+
+def checked_at_run_time(pullback: Pullback, pull: Any, outputs: list[Any], pushed: list[Any]) -> list[Any]:
+    """Try linearity with numbers when the graph runs; XLA can run no such check, there the rule is refused."""
+    if private.in_xla(tf.compat.v1.get_default_graph()):
+        raise nonlinear(pullback, "its ops cannot be seen into, and XLA can check nothing at run time")
+    with private.record.stop_recording():
+        one = [tf.random.normal(tf.shape(o), dtype=o.dtype) if o.dtype.is_floating else None for o in outputs]
+        two = [tf.random.normal(tf.shape(o), dtype=o.dtype) if o.dtype.is_floating else None for o in outputs]
+        mixed = [None if a is None else a * 3 + b * 65536 for a, b in zip(one, two, strict=True)]
+        first, second, both = (pull([zeros_or(u, o) for u, o in zip(us, outputs, strict=True)])
+                               for us in (one, two, mixed))  # fmt: skip
+        agree = [near(c, a * 3 + b * 65536) for a, b, c in zip(first, second, both, strict=True) if a is not None]
+    message = str(nonlinear(pullback, "tried with numbers, the gradient of a sum is not the sum of the gradients"))
+    with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(tf.stack(agree)), [message])]):
+        return [tf.identity(p) for p in pushed]
+
+
+def near(left: Any, right: Any) -> Any:
+    """Whether two tensors agree to single-precision noise."""
+    scale = tf.reduce_max(tf.abs(left)) + tf.reduce_max(tf.abs(right))
+    return tf.reduce_max(tf.abs(left - right)) <= tf.cast(1e-2, scale.dtype) * scale
 
 
 def by_own_jvp(pullback: Pullback, own: Callable[..., Any], tangents: list[Any]) -> list[Any]:
@@ -61,24 +89,39 @@ def by_own_jvp(pullback: Pullback, own: Callable[..., Any], tangents: list[Any])
     ]
 
 
-def zeros(space: Space) -> Any:
+def zeros(space: Space, output: Any = None) -> Any:
     """A zero tangent."""
-    return tf.zeros(space.shape, space.dtype)
+    return tf.zeros(space.shape, space.dtype) if output is None else tf.zeros_like(output)
 
 
-def transpose(pull: Callable[[list[Any]], list[Any]], spaces: list[Space], tangents: list[Any]) -> list[Any]:
-    """Transpose a linear pullback: the tangent of the output is the derivative of <pullback(u), tangents> by u."""
+def transpose(
+    pull: Callable[[list[Any]], list[Any]],
+    spaces: list[Space],
+    tangents: list[Any],
+    outputs: list[Any] | None = None,
+) -> list[Any]:
+    """Transpose a linear pullback: the tangent of the output is the derivative of <pullback(u), tangents> by u.
+
+    The outputs are needed where their shapes are not known before the run.
+    """
+    like = outputs or [None] * len(spaces)
     with tf.GradientTape() as tape:
-        upstreams = [tf.ones(space.shape, space.dtype) for space in spaces]
+        upstreams = [ones(space, output) for space, output in zip(spaces, like, strict=True)]
         watched = [u for u, s in zip(upstreams, spaces, strict=True) if s.kind != "none"]
         tape.watch(watched)
         pairs = meet(pull(upstreams), tangents)
     pushed = tape.gradient([g for g, _ in pairs], watched, output_gradients=[t for _, t in pairs]) if pairs else []
     pushed = iter(pushed or [None] * len(watched))
     made = [next(pushed) if s.kind != "none" else None for s in spaces]
-    if any(m is None and s.kind != "none" for m, s in zip(made, spaces, strict=True)):
-        return by_basis(pull, spaces, tangents, made)
-    return [zeros(s) if m is None else m for m, s in zip(made, spaces, strict=True)]
+    for k, (m, s) in enumerate(zip(made, spaces, strict=True)):
+        if m is None:
+            made[k] = zeros(s, like[k]) if s.kind == "none" or not pairs else by_basis(pull, k, upstreams, tangents)
+    return made
+
+
+def ones(space: Space, output: Any) -> Any:
+    """An upstream of ones."""
+    return tf.ones(space.shape, space.dtype) if output is None else tf.ones_like(output)
 
 
 def meet(gradients: list[Any], tangents: list[Any]) -> list[tuple[Any, Any]]:
@@ -90,25 +133,19 @@ def meet(gradients: list[Any], tangents: list[Any]) -> list[tuple[Any, Any]]:
     ]
 
 
-def by_basis(
-    pull: Callable[[list[Any]], list[Any]], spaces: list[Space], tangents: list[Any], made: list[Any]
-) -> list[Any]:
+def by_basis(pull: Callable[[list[Any]], list[Any]], k: int, like: list[Any], tangents: list[Any]) -> Any:
     """Push forward through a pullback that TensorFlow cannot differentiate: one unit upstream at a time."""
-    pushed = list(made)
-    for k, space in enumerate(spaces):
-        if made[k] is not None or space.kind == "none":
-            continue
-        size = int(np.prod(space.shape))
-        if size > LARGEST_BASIS:
-            raise ValueError(f"an output of {size} elements is too large for forward mode through python")
-        rows = []
-        for i in range(size):
-            unit = tf.reshape(tf.one_hot(i, size, dtype=space.dtype), space.shape)
-            ups = [unit if j == k else tf.zeros(s.shape, s.dtype) for j, s in enumerate(spaces)]
-            parts = [tf.reduce_sum(g * tf.cast(t, g.dtype)) for g, t in meet(pull(ups), tangents)]
-            rows.append(tf.cast(tf.add_n(parts), space.dtype) if parts else tf.zeros([], space.dtype))
-        pushed[k] = tf.reshape(tf.stack(rows), space.shape) if rows else zeros(space)
-    return [zeros(s) if p is None else p for p, s in zip(pushed, spaces, strict=True)]
+    dtype, shape = like[k].dtype, tf.shape(like[k])
+    size = tf.reduce_prod(shape)
+
+    def row(i: Any) -> Any:
+        unit = tf.reshape(tf.one_hot(i, size, dtype=dtype), shape)
+        ups = [unit if j == k else tf.zeros_like(u) for j, u in enumerate(like)]
+        parts = [tf.cast(tf.reduce_sum(g * tf.cast(t, g.dtype)), dtype) for g, t in meet(pull(ups), tangents)]
+        return tf.add_n(parts) if parts else tf.zeros([], dtype)
+
+    rows = tf.map_fn(row, tf.range(size), fn_output_signature=tf.TensorSpec([], dtype))
+    return tf.ensure_shape(tf.reshape(rows, shape), like[k].shape)
 
 
 def refuse_nonlinear(pullback: Pullback) -> None:

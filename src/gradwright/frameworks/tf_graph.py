@@ -15,10 +15,10 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import ops
 
-from gradwright.frameworks import tf_forward, tf_tapes
+from gradwright.frameworks import tf_forward, tf_guard, tf_linearity, tf_tapes
 from gradwright.frameworks import tf_private as private
 from gradwright.frameworks.tensorflow import as_input, component, is_variable, raw_variable, seam, with_component
-from gradwright.frameworks.tf_lift import Lifted, lift
+from gradwright.frameworks.tf_lift import Lifted, lift, trace
 from gradwright.outputs import Outputs
 from gradwright.rule import Pullback, Rule
 
@@ -46,7 +46,7 @@ def general(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     outputs.forget()
     pullback.dynamic_shape = shapes_in(graph, [*tensors, *pullback.variables])
     parts = [tf.convert_to_tensor(component(whole)) for whole in wholes]
-    made = put(Emission(pullback, lift(pullback, parts)), graph, parts, inputs) if parts and inputs else parts
+    made = put(emitted(pullback, parts, inputs), graph, parts, inputs) if parts and inputs else parts
     return outputs.rebuild([with_component(w, m) for w, m in zip(wholes, made, strict=True)])
 
 
@@ -63,45 +63,74 @@ def shapes_in(graph: Any, tensors: list[Any]) -> Any:
     return shape
 
 
+def emitted(pullback: Pullback, parts: list[Any], inputs: list[Any]) -> Emission:
+    """Lift a pullback, and the rule's own jvp where it has one."""
+    own = getattr(pullback.grad, "jvp", None)
+    pushed = None
+    if own is not None and not pullback.variables:
+        pushed = trace(functools.partial(tf_forward.by_own_jvp, pullback, own), inputs, "pushforward")
+    return Emission(pullback, lift(pullback, parts), pushed)
+
+
 class Emission:
     """A call of a rule in a graph: what its op needs to be differentiated.
 
     The graph keeps it alive, the registry of gradients knows it by a weak reference only.
     """
 
-    def __init__(self, pullback: Pullback, lifted: Lifted):
-        self.pullback, self.lifted = pullback, lifted
+    def __init__(self, pullback: Pullback, lifted: Lifted, pushed: Lifted | None = None):
+        self.pullback, self.lifted, self.pushed = pullback, lifted, pushed
         self.name = f"Gradwright-{_PROCESS}-{pullback.rule.__name__}-{ops.uid()}"
         self.counts = (0, 0, 0)
         self.places: list[int] = []
+        self.push_places: list[int] = []
         self.op: Any = None
+
+    @functools.cached_property
+    def linear(self) -> tf_linearity.Verdict:
+        """Whether the pullback is linear in its upstreams."""
+        if self.lifted.error is not None:
+            raise self.lifted.error
+        return tf_linearity.of_graph(self.lifted.function.graph, self.counts[0])
 
     def arrange(self, outputs: list[Any], inputs: list[Any]) -> list[Any]:
         """Give every captured value a place among the op's outputs, inputs or residuals; list the residuals."""
         known = {id(t): i for i, t in enumerate(inputs, len(outputs))}
         known.update({id(t): i for i, t in enumerate(outputs)})
         residuals: list[Any] = []
-        for value in self.lifted.captured:
+        for value in [*self.lifted.captured, *(self.pushed.captured if self.pushed else [])]:
             if id(value) not in known:
                 known[id(value)] = len(outputs) + len(inputs) + len(residuals)
                 residuals.append(value)
-            self.places.append(known[id(value)])
+        self.places = [known[id(value)] for value in self.lifted.captured]
+        self.push_places = [known[id(value)] for value in self.pushed.captured] if self.pushed else []
         self.counts = (len(outputs), len(inputs), len(residuals))
         return residuals
+
+    def values(self, places: list[int], op_inputs: Any, op_outputs: Any) -> list[Any]:
+        """The captured values, outputs from behind the op."""
+        return [op_outputs[p] if p < self.counts[0] else op_inputs[p] for p in places]
 
     def pull(self, op_inputs: Any, op_outputs: Any, upstreams: list[Any]) -> list[Any]:
         """Gradients of the inputs, from the op's own tensors."""
         outs = self.counts[0]
         pairs = zip(upstreams[:outs], op_outputs[:outs], strict=True)
         ups = [dense(upstream, output) for upstream, output in pairs]
-        values = [op_outputs[p] if p < outs else op_inputs[p] for p in self.places]
-        return self.lifted(ups, values)
+        return self.lifted(ups, self.values(self.places, op_inputs, op_outputs))
+
+    def push(self, op_inputs: Any, op_outputs: Any, tangents: list[Any]) -> list[Any]:
+        """Tangents of the outputs by the rule's own jvp."""
+        assert self.pushed is not None
+        return self.pushed(tangents, self.values(self.push_places, op_inputs, op_outputs))
 
     def differentiate(self, op: Any, *upstreams: Any) -> list[Any]:
         """The gradient function of the op; at export TensorFlow asks without an op."""
         op = self.op() if op is None else op
         outs, _, rest = self.counts
-        gradients = self.pull(op.inputs, op.outputs, list(upstreams))
+        if self.lifted.error is None and (self.pushed is not None or not self.linear.linear):
+            gradients = tf_guard.pull(self, op.inputs, op.outputs, list(upstreams))
+        else:
+            gradients = self.pull(op.inputs, op.outputs, list(upstreams))
         return [None] * outs + gradients + [None] * rest
 
 
@@ -121,7 +150,6 @@ def put(emission: Emission, graph: Any, outputs: list[Any], inputs: list[Any]) -
     op = made[0].op
     emission.op = weakref.ref(op)
     made = list(op.outputs)[: len(outputs)]
-    replace_outputs(emission.pullback, outputs, made)
     op_inputs, op_outputs = list(op.inputs), list(op.outputs)
 
     def backward(*upstreams: Any) -> list[Any]:
@@ -130,13 +158,6 @@ def put(emission: Emission, graph: Any, outputs: list[Any], inputs: list[Any]) -
     pushforward = functools.partial(tf_forward.in_graph, emission, op_inputs, op_outputs)
     private.record_operation(emission.pullback.rule.name, made, inputs, backward, pushforward)
     return made
-
-
-def replace_outputs(pullback: Pullback, outputs: list[Any], made: list[Any]) -> None:
-    """Let the rule's own jvp see the outputs behind the op."""
-    if getattr(pullback.grad, "jvp", None) is not None:
-        for old, new in zip(outputs, made, strict=True):
-            tf_tapes.replace_in_closure(pullback.grad.jvp, old, new)
 
 
 def register(emission: Emission, graph: Any) -> None:

@@ -7,6 +7,7 @@ known exactly, travels through the rule's op, and the function can be called fro
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,6 @@ from tensorflow.python.framework import auto_control_deps
 
 from gradwright.frameworks import tf_private as private
 from gradwright.rule import Pullback
-from gradwright.space import Space
 
 
 @dataclass(slots=True)
@@ -33,8 +33,14 @@ class Lifted:
         """Call it in whatever graph this is; gradients in the order of inputs and variables."""
         if self.error is not None:
             raise self.error
-        flat = call_flat(self.function, [*upstreams, *values])
-        return tf.nest.pack_sequence_as(self.template, flat, expand_composites=True)
+        flat = iter(call_flat(self.function, [*upstreams, *values]))
+        return [None if g is None else packed(g, flat) for g in self.template]
+
+
+def packed(template: Any, flat: Any) -> Any:
+    """Put the next tensors into the shape of a gradient: dense, or sparse slices."""
+    count = len(tf.nest.flatten(template, expand_composites=True))
+    return tf.nest.pack_sequence_as(template, [next(flat) for _ in range(count)], expand_composites=True)
 
 
 def call_flat(function: Any, values: list[Any]) -> list[Any]:
@@ -47,21 +53,28 @@ def call_flat(function: Any, values: list[Any]) -> list[Any]:
 
 def lift(pullback: Pullback, outputs: list[Any]) -> Lifted:
     """Trace a pullback on placeholders for its upstreams."""
-    inner = private.FuncGraph(f"pullback_of_{pullback.rule.__name__}")
+    return trace(pullback, outputs, f"pullback_of_{pullback.rule.__name__}")
+
+
+def trace(function: Callable[[list[Any]], list[Any]], like: list[Any], name: str) -> Lifted:
+    """Trace a function of flat tensors into a graph of its own."""
+    inner = private.FuncGraph(name)
     with inner.as_default(), auto_control_deps.AutomaticControlDependencies() as effects:
-        upstreams = [placeholder(output) for output in outputs]
+        places = [placeholder(tensor) for tensor in like]
         try:
-            template = pullback(list(upstreams))
+            template = function(list(places))
         except Exception as error:
             return Lifted(None, [], [], error)
-        template = [None if g is None else tf.nest.map_structure(effects.mark_as_return, g, expand_composites=True)
-                    for g in template]  # fmt: skip
+        template = [g if g is None else marked(g, effects) for g in template]
     inner.control_outputs.extend(effects.ops_which_must_run)
-    flat = tf.nest.flatten(template, expand_composites=True)
-    flat = [t for t in flat if t is not None]
+    flat = [t for t in tf.nest.flatten(template, expand_composites=True) if t is not None]
     captured, internal = list(inner.external_captures), list(inner.internal_captures)
-    function = close(inner, [*upstreams, *internal], flat)
-    return Lifted(function, captured, template)
+    return Lifted(close(inner, [*places, *internal], flat), captured, template)
+
+
+def marked(gradient: Any, effects: Any) -> Any:
+    """A gradient that is returned, so that side effects before it run."""
+    return tf.nest.map_structure(effects.mark_as_return, gradient, expand_composites=True)
 
 
 def placeholder(output: Any) -> Any:
@@ -80,9 +93,3 @@ def close(inner: Any, inputs: list[Any], outputs: list[Any]) -> Any:
     )
     return concrete_function.ConcreteFunction.from_func_graph(inner, signature, attrs={})
 
-
-def spaces_of(tensors: list[Any]) -> list[Space]:
-    """The spaces of symbolic tensors."""
-    from gradwright.frameworks.tensorflow import seam
-
-    return [seam.space(t) for t in tensors]

@@ -7,6 +7,7 @@ the same rules.
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -106,3 +107,16 @@ def enclosing_graphs(graph: Any) -> list[Any]:
         if isinstance(graph, FuncGraph):
             graphs.append(graph)
     return graphs
+
+
+def transposing_for_forward_mode() -> bool:
+    """Whether TensorFlow is building a JVP from a backward function, which it does by differentiating it.
+
+    Nothing but the call stack tells it from a second derivative; without the frame, no refusal is possible.
+    """
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "_wrap_forward_function_with_jvps":
+            return True
+        frame = frame.f_back
+    return False
