@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any
 
-from gradwright.check.leaves import Call
-from gradwright.check.openers import leaf_of
+from gradwright.check.leaves import Call, walk
+from gradwright.check.openers import differentiable, leaf_of
 from gradwright.check.subject import Subject
-from gradwright.frameworks.check_tf import TensorFlow, differentiable
+from gradwright.rule import place_of
 
 
 def adapt(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Subject:
@@ -21,7 +20,7 @@ def adapt(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) 
         return _of_rule(f, args, kwargs)
     if is_bound(f):
         return _of_pair(f, f.__wrapped__, args, kwargs)
-    return _of_function(f, args, kwargs)
+    return _of_function(f, args, kwargs, forward_of(f))
 
 
 def is_rule(f: Any) -> bool:
@@ -34,19 +33,41 @@ def is_bound(f: Any) -> bool:
     return type(f).__name__ == "Bind" and "custom_gradient" in type(f).__module__ and hasattr(f, "__wrapped__")
 
 
+def forward_of(f: Any) -> Callable[..., Any] | None:
+    """The forward without its rule, where another framework's rule shows it."""
+    if type(f).__name__ == "custom_vjp" and type(f).__module__.startswith("jax"):
+        return f.fun
+    if type(f).__name__ == "custom_jvp" and type(f).__module__.startswith("jax"):
+        return f.fun
+    if _is_torch_function(f):
+        from gradwright.frameworks.check_torch import plain_forward
+
+        return plain_forward(f.__self__)
+    return None
+
+
+def _is_torch_function(f: Any) -> bool:
+    owner = getattr(f, "__self__", None)
+    return (
+        isinstance(owner, type)
+        and f.__name__ == "apply"
+        and any(c.__module__ == "torch.autograd.function" for c in owner.__mro__)
+    )
+
+
 def name_of(f: Any) -> str:
     """What a user calls it."""
     return str(getattr(f, "name", None) or getattr(f, "__name__", None) or type(f).__name__)
 
 
 def where_of(f: Any) -> str | None:
-    """`file.py:12` of the user's function."""
-    code = getattr(inspect.unwrap(f) if hasattr(f, "__wrapped__") else f, "__code__", None)
-    return None if code is None else f"{code.co_filename.rsplit('/', 1)[-1]}:{code.co_firstlineno}"
+    """`file.py:12` of the user's function; None where it has no source."""
+    place = place_of(f) if not isinstance(f, functools.partial) else place_of(f.func)
+    return None if place == "builtin" else place
 
 
 def _of_rule(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Subject:
-    backend = _backend(args, kwargs)
+    backend = backend_of(f.__wrapped__, args, kwargs)
     call = Call.bind(f.__wrapped__, args, kwargs)
     options = f.options
     subject = Subject(f.name, f.where, backend, call, f, f.forward, f.__wrapped__, f, options.strict, options.surrogate)
@@ -56,7 +77,7 @@ def _of_rule(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Subject:
 
 def _of_pair(f: Any, pair: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Subject:
     call = Call.bind(pair, args, kwargs)
-    subject = Subject(name_of(pair), where_of(pair), _backend(args, kwargs), call, f, None, pair)
+    subject = Subject(name_of(pair), where_of(pair), backend_of(pair, args, kwargs), call, f, None, pair)
     _find_slots(subject)
     returned: list[Any] = []
     _find_variables(subject, lambda a, k: returned.append(pair(*a, **k)))
@@ -67,16 +88,29 @@ def _of_pair(f: Any, pair: Callable[..., Any], args: tuple[Any, ...], kwargs: di
     return subject
 
 
-def _of_function(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Subject:
-    signature = f.call if hasattr(f, "call") and hasattr(f, "trainable_weights") else f
-    call = Call.bind(signature, args, kwargs)
-    subject = Subject(name_of(f), where_of(f), _backend(args, kwargs), call, f, None)
+def _of_function(
+    f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], forward: Callable[..., Any] | None
+) -> Subject:
+    backend = backend_of(f, args, kwargs)
+    shown = forward or (f.call if hasattr(f, "call") and hasattr(f, "trainable_weights") else f)
+    shown = f.__self__.forward if _is_torch_function(f) else shown
+    call = _without_context(f, shown, args, kwargs) if _is_torch_function(f) else Call.bind(shown, args, kwargs)
+    source = f.__self__ if _is_torch_function(f) else f
+    subject = Subject(name_of(source), where_of(shown), backend, call, f, forward)
     _find_slots(subject)
     returned: list[Any] = []
     _find_variables(subject, lambda a, k: returned.append(f(*a, **k)))
     if is_pair(returned[0]):
         subject.pair, subject.forward, subject.strict = f, lambda *a, **k: f(*a, **k)[0], False
     return subject
+
+
+def _without_context(f: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    """The names of a torch Function's arguments: those of its forward, less the context."""
+    import torch
+
+    split = f.__self__.setup_context is not torch.autograd.Function.setup_context
+    return Call.bind(forward if split else functools.partial(forward, None), args, kwargs)
 
 
 def is_pair(result: Any) -> bool:
@@ -106,5 +140,63 @@ def _find_variables(subject: Subject, run: Callable[[tuple[Any, ...], dict[str, 
     return subject
 
 
-def _backend(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return TensorFlow()
+def backend_of(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The framework that a call belongs to: that of its tensors, of the function, of its result."""
+    values = [slot.value for i, a in enumerate(args) for slot in walk(str(i), a)]
+    values += [slot.value for key, a in kwargs.items() for slot in walk(key, a)]
+    homes = [home for home in map(_home, [f, *values]) if home]
+    if not homes:
+        homes = [home for home in [_home_of_source(f)] if home]
+    return _made(homes[0] if homes else "numpy", f)
+
+
+def _home(value: Any) -> str | None:
+    module = type(value).__module__.split(".")[0]
+    owner = getattr(value, "__self__", None)
+    if isinstance(owner, type) and _is_torch_function(value):
+        return "torch"
+    kinds = {"tensorflow": "tensorflow", "keras": "tensorflow", "jax": "jax", "jaxlib": "jax", "torch": "torch"}
+    if any("torch.nn" in c.__module__ for c in type(value).__mro__):
+        return "torch"
+    return kinds.get(
+        module, "tensorflow" if any(c.__module__.startswith("keras") for c in type(value).__mro__) else None
+    )
+
+
+def _home_of_source(f: Any) -> str | None:
+    """By the modules that the function's own code names, when its arguments are plain arrays and numbers."""
+    import inspect
+
+    f = inspect.unwrap(f) if hasattr(f, "__wrapped__") else f
+    f = f.func if isinstance(f, functools.partial) else f
+    names = getattr(getattr(f, "__code__", None), "co_names", ())
+    globals_ = getattr(f, "__globals__", {})
+    homes = {"tensorflow": "tensorflow", "keras": "tensorflow", "jax": "jax", "torch": "torch"}
+    for name in names:
+        thing = globals_.get(name)
+        module = (
+            getattr(thing, "__name__", "") if type(thing).__name__ == "module" else getattr(thing, "__module__", "")
+        )
+        home = homes.get(str(module).split(".")[0])
+        if home:
+            return home
+    module = str(getattr(f, "__module__", "")).split(".")[0]
+    return homes.get(module)
+
+
+def _made(home: str, f: Any) -> Any:
+    if home == "tensorflow":
+        from gradwright.frameworks.check_tf import TensorFlow
+
+        return TensorFlow()
+    if home == "jax":
+        from gradwright.frameworks.check_jax import Jax
+
+        return Jax()
+    if home == "torch":
+        from gradwright.frameworks.check_torch import Torch
+
+        return Torch(f if hasattr(f, "parameters") and hasattr(f, "state_dict") else getattr(f, "__self__", None))
+    from gradwright.frameworks.check_numpy import NumPy
+
+    return NumPy()

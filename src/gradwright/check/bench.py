@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from gradwright.check.numeric import epsilon
-from gradwright.check.openers import open_subject
+from gradwright.check.openers import differentiable, open_subject
 from gradwright.check.subject import Opened, Subject, double, wide
 
 Arrays = list[np.ndarray]
@@ -47,13 +48,15 @@ class Bench:
         """Run the subject with its rule; each pull is counted."""
         self.counts["forward"] += 1
         self._reseed()
-        with self._written(values):
-            opened = open_subject(self.subject, values, self.precise_rule if precise is None else precise)
+        precise = self.precise_rule if precise is None else precise
+        around = functools.partial(self.subject.backend.context, precise)
+        with self._written(values), around():
+            opened = open_subject(self.subject, values, precise)
         inner = opened.pull
 
         def pull(upstreams: Arrays) -> Any:
             self.counts["rule"] += 1
-            with self._written(values):
+            with self._written(values), around():
                 return inner(upstreams)
 
         return Opened(opened.outputs, opened.dtypes, pull)
@@ -65,7 +68,7 @@ class Bench:
         if self.lifted:
             return self.lifted.forward(values)
         subject = self.subject
-        with self._written(values):
+        with self._written(values), subject.backend.context(self.precise):
             tensors = subject.tensors(values, self.precise)
             args, kwargs = subject.fill(tensors)
             flat = subject.backend.flatten((subject.forward or subject.apply)(*args, **kwargs))
@@ -79,7 +82,7 @@ class Bench:
             return self.lifted.gradients(values, upstreams)
         subject, backend = self.subject, self.subject.backend
         fn = subject.over(self.other or subject.forward or subject.apply)
-        with self._written(values):
+        with self._written(values), backend.context(self.precise):
             outputs, pull = backend.vjp(fn, subject.tensors(values, self.precise), subject.variables)
             given = iter(upstreams)
             full = [backend.tensor(next(given), t, backend.dtype(t)) if _live(subject, t) else None for t in outputs]
@@ -173,8 +176,6 @@ class Bench:
 
 
 def _live(subject: Subject, tensor: Any) -> bool:
-    from gradwright.frameworks.check_tf import differentiable
-
     return differentiable(subject.backend.dtype(tensor))
 
 

@@ -24,7 +24,7 @@ def name_mistake(case: Case) -> list[Finding]:
         return _none(case)
     if ignores(case):
         return _through(case, with_upstream(case)) or [forgotten(case)]
-    for family in (nonlinear, _nearly, output_ignored, misplaced, coarse, shuffled, missing):
+    for family in (coarse, nonlinear, _nearly, output_ignored, misplaced, shuffled, missing):
         found = family(case)
         if found:
             return found

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from gradwright.frameworks.check_numpy import NumPy
 
-class TensorFlow:
+
+class TensorFlow(NumPy):
     """TensorFlow as the prover sees it; complex gradients are conj(df/dz) * upstream, the real inner product's own."""
 
     name = "tensorflow"
-    repair = "tf"
 
     def is_tensor(self, value: Any) -> bool:
         """Whether a value can be a differentiable input."""
@@ -74,7 +75,7 @@ class TensorFlow:
         with tf.GradientTape(persistent=True) as tape:
             tape.watch(tensors)
             outputs = self.flatten(fn(*tensors))
-        targets = [i for i, t in enumerate(outputs) if differentiable(self.dtype(t))]
+        targets = [i for i, t in enumerate(outputs) if self.dtype(t).startswith(("float", "bfloat", "complex"))]
 
         def pull(upstreams: list[Any]) -> list[Any]:
             return tape.gradient(
@@ -118,8 +119,3 @@ class TensorFlow:
 
 def _is_keras_variable(value: Any) -> bool:
     return type(value).__module__.startswith("keras") and hasattr(value, "assign") and hasattr(value, "trainable")
-
-
-def differentiable(dtype: str) -> bool:
-    """Whether gradients exist for this dtype."""
-    return dtype.startswith(("float", "bfloat", "complex"))

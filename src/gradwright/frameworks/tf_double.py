@@ -83,7 +83,7 @@ class DoubleGraph:
         return [(nodes[i].name, t.numpy()) for i, t in zip(live, found, strict=True)]
 
     def cuts(self, values: list[np.ndarray], upstreams: list[np.ndarray], leaf: int) -> list[tuple[str, bool, Any]]:
-        """The gradient of one input with one way of its influence cut: (op, whether the cut is at the input, gradient)."""
+        """One input's gradient with one way of its influence cut: (op, whether the cut is at the input, gradient)."""
         import tensorflow as tf
 
         source = self.inputs[leaf]

@@ -15,8 +15,12 @@ def conjugated(case: Case) -> Iterator[Candidate]:
     got = case.got
     if got is None or not any(np.iscomplexobj(a) for a in (*case.upstreams, *case.point)):
         return
-    said = f"the derivative by `{case.leaf.name}` is not conjugated: the gradient must be conj(df/dz) * upstream"
-    repair = f"return upstream * {case.code.conj('derivative')}"
+    if case.code.framework == "jax":
+        said = f"the derivative by `{case.leaf.name}` is conjugated: JAX wants upstream * df/dz"
+        repair = "return upstream * derivative"
+    else:
+        said = f"the derivative by `{case.leaf.name}` is not conjugated: the gradient must be conj(df/dz) * upstream"
+        repair = f"return upstream * {case.code.conj('derivative')}"
     turned = case.pull([np.conj(u) for u in case.upstreams])[case.index]
     if turned is not None:
         yield Candidate(np.conj(turned), Finding("conjugate", said, repair))

@@ -16,7 +16,7 @@ def ignores(case: Case) -> bool:
     got = case.raw[case.index]
     if got is None or not got.size or not np.any(got):
         return False
-    others = ([u[::-1] * 1.7 + 0.3 for u in case.upstreams], [-0.6 * u for u in case.upstreams])
+    others = ([np.flip(u) * 1.7 + 0.3 for u in case.upstreams], [-0.6 * u for u in case.upstreams])
     return all(_same_raw(case, got, other) for other in others)
 
 
