@@ -16,7 +16,7 @@ from typing import Any
 
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import context, execute
-from tensorflow.python.framework import op_callbacks, ops
+from tensorflow.python.framework import ops
 
 from gradwright.explain import lines
 from gradwright.explain.record import Kind, Log, Node
@@ -141,8 +141,29 @@ def _on_op(op_type, inputs, attrs, outputs, op_name=None, graph=None):
         name = op_type.decode() if isinstance(op_type, bytes) else op_type
         frame = sys._getframe(1)
         if not (name.startswith("__") or name in _METADATA) or _called(frame) is not None:
-            note(log, name, attrs, list(inputs), _eager(outputs), lines.of_frame(frame), frame)
+            where = lines.of_frame(frame)
+            unseen = [t for t in inputs if isinstance(t, ops.EagerTensor) and not log.knows(t._id)]
+            if unseen and name != "ReadVariableOp":
+                _note_silent_reads(log, unseen, frame, where)
+            note(log, name, attrs, list(inputs), _eager(outputs), where, frame)
     return outputs
+
+
+def _note_silent_reads(log: Log, unseen: list, frame: Any, where: str) -> None:
+    """An op that is given a variable reads it in C, without a word: find it among the arguments of the op's wrapper."""
+    for variable in _variables(list(frame.f_locals.values())):
+        match = next((t for t in unseen if t.dtype == variable.dtype and t.shape == variable.shape), None)
+        if match is not None:
+            unseen.remove(match)
+            note(log, "ReadVariableOp", (), [variable.handle], [match], where)
+
+
+def _variables(arguments: Any) -> Iterator[Any]:
+    for value in arguments:
+        if isinstance(value, (list, tuple)):
+            yield from _variables(value)
+        elif not isinstance(value, ops.EagerTensor) and isinstance(getattr(value, "handle", None), ops.EagerTensor):
+            yield value
 
 
 def note(log: Log, name: str, attrs: tuple, inputs: list, outputs: list, where: str, frame: Any = None) -> Node:
@@ -165,9 +186,17 @@ def note(log: Log, name: str, attrs: tuple, inputs: list, outputs: list, where: 
 
 
 def _added(log: Log, node: Node, outputs: list) -> Node:
-    if not log.keep_values and node.pull is not None:
-        node.pull = tf_explain_pull.flags(node.pull, outputs, len(node.inputs))
+    if not log.keep_values:
+        forget(node, outputs)
     return log.add(node)
+
+
+def forget(node: Node, outputs: list) -> None:
+    """Try a node's pullback now, keep the states that come of it, and let its tensors go."""
+    if node.pull is not None:
+        with at_rest():
+            node.pull = tf_explain_pull.flags(node.pull, outputs, len(node.inputs))
+    node.rule = lines.of_function(node.rule) if node.rule is not None else None
 
 
 def remember(log: Log, tensors: list) -> None:
@@ -196,7 +225,7 @@ def _note_call(log: Log, node: Node, graph: Any, inputs: list, outputs: list) ->
 
     node.op, node.kind, node.stopped = getattr(graph, "name", node.op), "call", False
     states = tf_explain_unfold.variables_before(log, graph, inputs)
-    run = partial(tf_explain_unfold.unfold, graph, inputs, outputs, states, log.keep_values)
+    run = partial(tf_explain_unfold.unfold, log, graph, inputs, outputs, states)
     if log.keep_values:
         node.unfold = run
     else:
@@ -253,7 +282,7 @@ def _on_record(original: Callable, name: Any, outputs: Any, inputs: Any, backwar
         return
     last = log.producer.get(made[0]._id)
     if last is not None and last.kind == "call":
-        last.pull = last.pull or tf_explain_pull.recorded(backward, made)
+        last.pull = last.pull or tf_explain_pull.recorded(last, backward, made)
         return
     remember(log, made + given)
     where = lines.of_frame(sys._getframe(1))
@@ -261,7 +290,7 @@ def _on_record(original: Callable, name: Any, outputs: Any, inputs: Any, backwar
     node = Node(str(name), where, keys, tuple(t._id for t in made), stopped=pywrap_tfe.TFE_Py_TapeSetIsStopped())
     node.rule = tf_explain_pull.users_function(backward)
     node.kind = "op" if node.rule is None else "rule"
-    node.pull = tf_explain_pull.recorded(backward, made)
+    node.pull = tf_explain_pull.recorded(node, backward, made)
     _added(log, node, made)
 
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 from tensorflow.python.eager import backprop, backprop_util
 from tensorflow.python.framework import ops
 
+from gradwright.errors import GradientCountError
 from gradwright.explain import lines
 from gradwright.explain.record import Key, Kind, Log, Node
 from gradwright.explain.walk import NONE, NONFINITE, OK, ZERO
@@ -68,11 +69,15 @@ def native(node: Node, op_type: str, attrs: tuple, inputs: list, outputs: list, 
     return _listed(found, len(inputs))
 
 
-def recorded(backward: Callable, outputs: list) -> Callable[[list], Sequence]:
+def recorded(node: Node, backward: Callable, outputs: list) -> Callable[[list], Sequence]:
     """The pullback that somebody put on the tapes: a custom gradient, or a whole function's."""
 
     def pull(upstreams: list) -> Sequence:
-        return _listed(backward(*_filled(upstreams, outputs)), 0)
+        try:
+            return _listed(backward(*_filled(upstreams, outputs)), 0)
+        except GradientCountError as error:  # a rule of ours that returned nothing where a gradient was due
+            node.lost = str(error).splitlines()[0].split(": ", 1)[-1]
+            return [None] * len(node.inputs)
 
     return pull
 
@@ -114,7 +119,7 @@ def ran_inside(attrs: tuple) -> tuple[list, list] | None:
 def users_function(pullback: Callable, depth: int = 6) -> Callable | None:
     """The function of the user's inside a pullback that wrappers of TensorFlow or gradwright have closed over."""
     code = getattr(pullback, "__code__", None)
-    if code is not None and lines.rank(code.co_filename) == 2:
+    if code is not None and lines.rank(code.co_filename) == lines.USER:
         return pullback
     inner = [c.cell_contents for c in getattr(pullback, "__closure__", None) or () if _filled_cell(c)]
     inner += [getattr(pullback, "func", None), getattr(pullback, "__wrapped__", None), *getattr(pullback, "args", ())]

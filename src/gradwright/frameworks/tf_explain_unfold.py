@@ -65,15 +65,21 @@ def variables_before(log: Log, graph: Any, inputs: list) -> dict[int, Any]:
         return {key: v.read_value() for key, v in mine.items() if key in given}
 
 
-def unfold(graph: Any, inputs: list, outputs: list, states: dict[int, Any], keep_values: bool) -> list[Node] | None:
+def unfold(parent: Log, graph: Any, inputs: list, outputs: list, states: dict[int, Any]) -> list[Node] | None:
     """The nodes that ran inside a call, ending in links to the call's outputs; None if it cannot be run again."""
-    log = Log(keep_values)
+    log = Log(parent.keep_values)
     scope = Scope(graph, log, dict(states))
     try:
         with recorder.into(log), recorder.stopped():
             results = _run(scope, inputs)
     except (NotUnfoldable, tf.errors.OpError, LookupError, AttributeError, TypeError, ValueError):
+        import traceback
+
+        traceback.print_exc(limit=-4)
         return None
+    parent.exits += log.exits
+    parent.values.update(log.values)
+    parent.kinds.update(log.kinds)
     for node in log.nodes:
         node.stopped = False
     return log.nodes + [recorder.link(a, b) for a, b in zip(results, outputs, strict=False)]
@@ -210,44 +216,42 @@ def _plain(operation: Any, inputs: list, scope: Scope) -> list:
     found = execute.quick_execute(operation.type, len(operation.outputs), inputs, attrs, context.context())
     outputs = list(found) if isinstance(found, (list, tuple)) else [found]
     node = recorder.note(scope.log, operation.type, attrs, inputs, outputs, lines.of_trace(operation.traceback))
-    name = gradient_name(operation)
-    if name is not None:
-        as_rule(node, operation, outputs, scope)
+    if gradient_name(operation) is not None:
+        function = as_rule(node, operation)
+        node.pull = partial(_pull_rule, function, operation, outputs, scope, len(node.inputs))
         if not scope.log.keep_values:
-            node.pull = pull.flags(node.pull, outputs, len(node.inputs))
+            recorder.forget(node, outputs)
     return outputs
 
 
 def gradient_name(operation: Any) -> str | None:
     """The name under which a graph op has a gradient of its own (a custom gradient, an override); else None."""
-    try:
-        return operation.get_attr("_gradient_op_type").decode()
-    except ValueError:
-        return None
+    given = operation.node_def.attr
+    return given["_gradient_op_type"].s.decode() if "_gradient_op_type" in given else None
 
 
-def as_rule(node: Node, operation: Any, outputs: list, scope: Scope) -> None:
-    """Let a node be pulled back by the gradient function of its graph op.
+def as_rule(node: Node, operation: Any) -> Any:
+    """Make a node one of a custom gradient, if its graph op has one of the user's; gives the gradient function.
 
     An IdentityN that carries a custom gradient takes the rule's results first, then its arguments: only the
     arguments are inputs of the rule.
     """
     function = ops.get_gradient_function(operation)
     node.rule = pull.users_function(function) if function is not None else None
-    node.kind = "op" if node.rule is None else "rule"
     if node.rule is not None:
+        node.kind = "rule"
         node.op = getattr(node.rule, "__qualname__", node.op).split(".<locals>")[0].split(".")[-1]
-    results = {t.value_index for t in operation.outputs if t.consumers() or any(t is o for o in operation.graph.outputs)}
+    results = {t.value_index for t in operation.outputs if t.consumers()} or {0}
     if operation.type == "IdentityN":
         node.inputs = tuple(None if i in results else key for i, key in enumerate(node.inputs))
-    node.pull = partial(_pull_rule, function, operation, outputs, scope, len(node.inputs))
+    return function
 
 
 def _pull_rule(function: Any, operation: Any, outputs: list, scope: Scope, count: int, upstreams: list) -> list:
     """Trace the gradient function beside its graph, as it was written for symbols, and run that trace with values."""
     filled = pull._filled(upstreams, outputs)
     places = [(i, up) for i, up in enumerate(filled) if up is not None]
-    traced = FuncGraph("pullback", outer_graph=operation.graph) if False else FuncGraph("pullback")
+    traced = FuncGraph("pullback")
     with traced.as_default():
         symbols: list = [None] * len(filled)
         for i, up in places:
@@ -258,7 +262,8 @@ def _pull_rule(function: Any, operation: Any, outputs: list, scope: Scope, count
     traced.outputs = [g for g in found if g is not None]
     traced.inputs = [symbols[i] for i, _ in places] + list(traced.internal_captures)
     given = [up for _, up in places] + [scope[t] for t in traced.external_captures]
-    results: Iterator = iter(_inside(traced, given, scope))
+    log = recorder.current() or Log()
+    results: Iterator = iter(_run(Scope(traced, log, scope.states, scope), given))
     return [None if g is None else next(results) for g in found]
 
 
@@ -277,7 +282,13 @@ def _plain_attribute(value: Any, kind: str) -> Any:
         part = kind[5:-1]
         name = {"int": "i", "float": "f", "bool": "b", "string": "s"}.get(part, part)
         values = list(getattr(value.list, name))
-        return [_dimensions(v) for v in values] if part == "shape" else [f.name for f in values] if part == "func" else values
+        return (
+            [_dimensions(v) for v in values]
+            if part == "shape"
+            else [f.name for f in values]
+            if part == "func"
+            else values
+        )
     if kind == "shape":
         return _dimensions(value.shape)
     if kind == "func":
