@@ -196,7 +196,8 @@ def _made(home: str, f: Any) -> Any:
     if home == "torch":
         from gradwright.frameworks.check_torch import Torch
 
-        return Torch(f if hasattr(f, "parameters") and hasattr(f, "state_dict") else getattr(f, "__self__", None))
+        owner = getattr(f, "__self__", f)
+        return Torch(owner if hasattr(owner, "named_parameters") and not isinstance(owner, type) else None)
     from gradwright.frameworks.check_numpy import NumPy
 
     return NumPy()

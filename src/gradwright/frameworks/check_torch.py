@@ -99,7 +99,7 @@ class Torch(NumPy):
 
 
 class Tape:
-    """The context of a `torch.autograd.Function` while its forward is differentiated as plain code: remembers, no more."""
+    """The context of a `torch.autograd.Function` while its forward is differentiated as plain code."""
 
     needs_input_grad: tuple[bool, ...] = ()
 
