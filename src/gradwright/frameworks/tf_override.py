@@ -12,16 +12,18 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import tensorflow as tf
 from tensorflow.python.eager import context, execute, imperative_grad
 from tensorflow.python.eager.polymorphic_function import concrete_function, polymorphic_function
 from tensorflow.python.ops import custom_gradient, gradients_util
 from tensorflow.python.ops.parallel_for import pfor
 
 from gradwright.errors import OverrideError
-from gradwright.frameworks import tensorflow, tf_override_functions, tf_override_record
+from gradwright.frameworks import tf_override_functions, tf_override_record
 from gradwright.frameworks import tf_override_ops as known
 from gradwright.frameworks import tf_override_state as state
 from gradwright.override import messages
+from gradwright.rule import Rule
 
 native = tf_override_record.native
 Activation = state.Activation
@@ -39,6 +41,14 @@ def check_types(types: Iterable[str]) -> None:
         why = known.blocked_type(op_type)
         if why is not None:
             raise OverrideError(messages.no_gradient_passes(op_type, why))
+
+
+def converted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A user's function as AutoGraph would have it where a function is being traced; elsewhere as it is."""
+    if context.executing_eagerly():
+        return function
+    graph = tf.__internal__.autograph
+    return graph.tf_convert(function, graph.control_status_ctx())
 
 
 @contextlib.contextmanager
@@ -85,14 +95,13 @@ def _forward(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _forward_of_rule(original: Callable[..., Any]) -> Callable[..., Any]:
-    """The forward of a gradwright rule, (self, rule, ...)."""
+    """`Rule.__call__`: the forward of a gradwright rule."""
 
-    @functools.wraps(original)
-    def run(self: Any, rule: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(rule: Any, *args: Any, **kwargs: Any) -> Any:
         with state.forward_of(rule.name):
-            return original(self, rule, *args, **kwargs)
+            return original(rule, *args, **kwargs)
 
-    return run
+    return __call__
 
 
 def _places() -> list[tuple[Any, str, Replacement]]:
@@ -107,7 +116,7 @@ def _places() -> list[tuple[Any, str, Replacement]]:
         (pfor.PFor, "_convert_helper", _suspending),
         (custom_gradient, "_eager_mode_decorator", _forward),
         (custom_gradient, "_graph_mode_decorator", _forward),
-        (tensorflow.TensorFlow, "run", _forward_of_rule),
+        (Rule, "__call__", _forward_of_rule),
     ]
 
 

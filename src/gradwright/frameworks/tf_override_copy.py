@@ -19,10 +19,12 @@ from tensorflow.core.function.polymorphism import function_type
 from tensorflow.python.eager.polymorphic_function import concrete_function
 from tensorflow.python.saved_model import function_deserialization
 
+from gradwright.errors import OverrideError
 from gradwright.frameworks import tf_override_ops as known
 from gradwright.frameworks import tf_override_state as state
 from gradwright.frameworks import tf_override_tags as tags
-from gradwright.override.conditions import Site
+from gradwright.override import messages
+from gradwright.override.conditions import Site, ambiguous
 from gradwright.override.entries import Entry, narrowest
 
 
@@ -39,6 +41,7 @@ def _new_copy(function: Any, activation: state.Activation) -> Any:
     state.met(activation, types)
     if not types & set(activation.table):
         return None
+    _refuse_ambiguous(library, activation)
     from gradwright.frameworks.tf_override_record import tag
 
     served: list[Entry] = []
@@ -51,6 +54,16 @@ def _new_copy(function: Any, activation: state.Activation) -> Any:
     if not served:
         return None
     return _finished(loaded, function)
+
+
+def _refuse_ambiguous(library: Any, activation: state.Activation) -> None:
+    """Refuse to guess which ops are of a layer: a graph keeps only names."""
+    for op_type, candidates in activation.table.items():
+        names = [node.name for one in library.function for node in one.node_def if node.op == op_type]
+        for entry in candidates:
+            found = ambiguous(entry.conditions.layers, names)
+            if found is not None:
+                raise OverrideError(messages.ambiguous_layer(*found))
 
 
 def _library(function: Any) -> Any:

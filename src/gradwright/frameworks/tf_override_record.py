@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.framework import ops
 
-from gradwright.errors import Fault, GradientCountError, ModeError, compose
+from gradwright.errors import Fault, GradientCountError, compose
 from gradwright.frameworks import tf_override_modes as modes
 from gradwright.frameworks import tf_override_ops as known
 from gradwright.frameworks import tf_override_state as state
@@ -166,15 +167,10 @@ def _fit(entry: Entry, op: Any, i: int, gradient: Any) -> Any:
 
 def native(op: Any, *upstreams: Any) -> Any:
     """What TensorFlow's own gradient of an op gives for these upstreams; see `gw.override.native`."""
-    if op is None:
-        raise ModeError("the native gradient needs the op; it was called outside a rule")
-    lookup = getattr(getattr(tf.__internal__, "gradient_registry", None), "lookup", None) or _lookup()
     with state.suspended():
         function = lookup(op.type) if lookup is not None else modes.by_running_again
         return [None] * len(op.inputs) if function is None else function(op, *upstreams)
 
 
-def _lookup() -> Callable[[str], Any] | None:
-    from tensorflow.python.framework import ops
-
-    return getattr(getattr(ops, "gradient_registry", None), "lookup", None)
+# The gradient registered for an op type or under a name: a function, None for "no gradient", or LookupError.
+lookup: Any = getattr(getattr(ops, "gradient_registry", None), "lookup", None)

@@ -43,6 +43,11 @@ def unregister(name: str) -> Any:
     return registry.pop(name, None) if isinstance(registry, dict) else None
 
 
+def reregister(name: str, entry: Any) -> None:
+    """Put back what `unregister` gave."""
+    ops.gradient_registry._registry[name] = entry
+
+
 def tag_of(op: Any) -> str | None:
     """The name of the gradient that an op carries, if it carries one: ours, or that of a custom gradient."""
     try:
@@ -66,7 +71,7 @@ def put(op: Any, entry: Entry, answer: Callable[..., Any]) -> None:
     def gradient(given: Any, *upstreams: Any) -> Any:
         return answer(entry, found() if given is None else given, upstreams)
 
-    tf.RegisterGradient(name)(gradient)
+    tf.RegisterGradient(name)(tf.autograph.experimental.do_not_convert(gradient))
     _registered[name] = entry
     op._set_attr(ATTRIBUTE, attr_value_pb2.AttrValue(s=name.encode()))
     _names(op.graph).names.append(name)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,10 +100,27 @@ def _name(layer: Any) -> str:
 
 
 def _same(wanted: Any, present: Any) -> bool:
-    """Whether a layer that runs is the one asked for; a saved graph knows layers by their names only."""
-    if isinstance(wanted, str) or isinstance(present, str):
-        return fnmatch.fnmatchcase(_name(present), _name(wanted))
-    return wanted is present
+    """Whether a layer that runs is the one asked for.
+
+    A traced graph knows layers by their name scopes only, and TensorFlow numbers a scope that is opened again.
+    """
+    if isinstance(present, str):
+        return re.fullmatch(fnmatch.translate(_name(wanted))[:-2] + r"(_\d+)?", present) is not None
+    return fnmatch.fnmatchcase(present.name, wanted) if isinstance(wanted, str) else wanted is present
+
+
+def ambiguous(layers: Iterable[Any], names: Iterable[str]) -> tuple[str, list[str]] | None:
+    """A layer that a traced graph cannot tell from others, with the scopes that may be it.
+
+    >>> ambiguous(["relu"], ["model/relu_1/Relu", "model/relu_1_1/Relu", "model/relu_3/Relu"])
+    ('relu', ['relu_1', 'relu_3'])
+    """
+    scopes = {scope for name in names for scope in Site(name).scopes}
+    for layer in map(_name, layers):
+        found = sorted(scope for scope in scopes if _same(layer, scope))
+        if len(found) > 1 and not set("*?[") & set(layer):
+            return layer, found
+    return None
 
 
 def _named(pattern: str, name: str) -> bool:

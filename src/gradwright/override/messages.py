@@ -82,7 +82,8 @@ def _way_out(missed: Iterable[str]) -> str:
 def _met(entry: Entry) -> str:
     met = sorted(entry.hits.met)
     if entry.op_type in entry.hits.met:
-        return f": {entry.op_type} ran, but only where its conditions do not hold"
+        why = "another rule served it" if entry.conditions.everywhere else "only where its conditions do not hold"
+        return f": {entry.op_type} ran, but {why}"
     if not met:
         return ": no op at all ran in the scope (a call before it or after it is not seen)"
     near = [one for one in near_names(entry.op_type, met) if one != entry.op_type]
@@ -103,4 +104,12 @@ def not_an_op(op_type: str) -> str:
     return (
         f"{op_type} calls other functions and has no gradient of its own; the ops inside are overridden "
         'wherever they stand\n  repair: name them, for example gw.override({"Relu": rule})'
+    )
+
+
+def ambiguous_layer(layer: str, scopes: list[str]) -> str:
+    """Say that a traced graph, which has names only, does not tell which ops belong to a layer."""
+    return (
+        f"the traced graph does not tell which ops are of layer {layer!r}: {', '.join(scopes)} may all be it\n"
+        f'  repair: gw.override(rules, names="*/{scopes[0]}"), or override the model or tf.function itself'
     )

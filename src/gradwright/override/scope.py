@@ -7,6 +7,7 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from gradwright.errors import OverrideError
@@ -22,6 +23,9 @@ class Scope:
     Called with a function or model, it gives the callable that `gw.override(rules, function)` gives, so it also
     serves as a decorator.
     """
+
+    # AutoGraph calls what carries this mark as it is, instead of converting our source.
+    autograph_info__: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, rules: Mapping[str, Any], shared: Conditions, strict: bool):
         from gradwright.frameworks import tf_override
@@ -67,6 +71,8 @@ class Overridden:
         __wrapped__: the original, untouched.
     """
 
+    autograph_info__: Mapping[str, Any] = MappingProxyType({})
+
     def __init__(self, scope: Scope, target: Any, strict: bool, parts: Any = None):
         self.__wrapped__ = target
         with contextlib.suppress(AttributeError, TypeError):
@@ -82,8 +88,10 @@ class Overridden:
         target = self.__wrapped__
         if not callable(target):
             raise OverrideError(_not_callable(target))
+        from gradwright.frameworks import tf_override
+
         with self._active():
-            result = target(*args, **kwargs)
+            result = tf_override.converted(target)(*args, **kwargs)
         if self._strict:
             refuse_unanswered(self._own)
         return result
