@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,7 @@ from gradwright._version import __version__
 if TYPE_CHECKING:
     from gradwright.check.audit import Audit
 
+Handler = Callable[..., None]
 PASSED_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
@@ -34,7 +37,7 @@ def main() -> None:
     """
 
 
-def output_options(command: click.Command) -> click.Command:
+def output_options(command: Handler) -> Handler:
     """The options that say what is written, and where."""
     command = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON in place of the table.")(
         command
@@ -110,10 +113,10 @@ def explain(script: str, args: tuple[str, ...], as_json: bool) -> None:
     gradwright explain train.py
     """
     try:
-        from gradwright.explain.script import run as run_script
+        explainer = import_module("gradwright.explain.script")
     except ImportError as error:
         raise click.ClickException(f"this installation cannot explain scripts: {error}") from None
-    sys.exit(run_script(script, list(args), json=as_json))
+    sys.exit(explainer.run(script, list(args), json=as_json))
 
 
 @main.command()

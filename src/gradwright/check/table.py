@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from typing import IO, Any
@@ -23,9 +24,11 @@ SOURCES = {
 
 def show(audit: Audit, file: IO[str] | None = None, details: bool = False) -> None:
     """Print an audit: the table, the problems, the sum; with `details` also each rule's whole report."""
-    console = Console(file=file or sys.stdout, highlight=False, soft_wrap=False, width=width(file or sys.stdout))
+    file = file or sys.stdout
+    longest = max((len(finding.where) for finding in audit.findings), default=0)
+    console = Console(file=file, highlight=False, width=width(file, longest))
     if audit.findings:
-        console.print(table(audit.findings))
+        console.print(table(audit.findings, whole_places=longest < 0.45 * console.width))
     for finding in audit.findings if details else ():
         console.print(finding.text or finding.reason, markup=False, style=None, soft_wrap=True)
         console.print()
@@ -34,19 +37,23 @@ def show(audit: Audit, file: IO[str] | None = None, details: bool = False) -> No
     console.print(summary(audit), soft_wrap=True)
 
 
-def width(file: IO[str]) -> int | None:
-    """The terminal's own width; wide enough that no name is cut where a file or a pipe has none."""
-    return None if getattr(file, "isatty", lambda: False)() else 150
+def width(file: IO[str], longest_place: int) -> int | None:
+    """The terminal's own width; where a file or a pipe has none, wide enough that no place is broken."""
+    known = "COLUMNS" in os.environ or getattr(file, "isatty", lambda: False)()
+    return None if known else 115 + max(longest_place, 35)
 
 
-def table(findings: list[Finding]) -> Table:
-    """The rules, their verdicts, what is wrong and how to repair it."""
-    result = Table(show_lines=True, expand=False)
-    result.add_column("rule", overflow="fold", min_width=8, ratio=2)
-    result.add_column("file:line", overflow="fold", min_width=10, ratio=2)
+def table(findings: list[Finding], whole_places: bool) -> Table:
+    """The rules, their verdicts, what is wrong and how to repair it.
+
+    A place in the source is there to be copied and clicked: it is broken only where the terminal is too narrow.
+    """
+    result = Table(show_lines=True)
+    result.add_column("rule", overflow="fold", min_width=8)
+    result.add_column("file:line", overflow="fold", no_wrap=whole_places)
     result.add_column("verdict", no_wrap=True)
-    result.add_column("what is wrong", overflow="fold", min_width=16, ratio=4)
-    result.add_column("how to repair", overflow="fold", min_width=12, ratio=3)
+    result.add_column("what is wrong", overflow="fold", min_width=20)
+    result.add_column("how to repair", overflow="fold", min_width=12)
     for group in alike(findings):
         for row in rows(group):
             result.add_row(*row)
@@ -70,7 +77,8 @@ def rows(group: list[Finding]) -> Iterator[tuple[str, ...]]:
     inputs = f"[dim]{escape(proven_on(group))}[/]"
     if not finding.faults:
         told = finding.verdict == "undecided" and finding.reason
-        yield (*head, escape(finding.reason) if told else inputs, escape(finding.repair or ""))
+        nothing = f"[dim]nothing, {escape(proven_on(group))}[/]"
+        yield (*head, escape(finding.reason) if told else nothing, escape(finding.repair or ""))
     for number, fault in enumerate(finding.faults):
         text = f"[bold]{escape(fault['label'])}[/]: {escape(fault['message'])}"
         first = number == 0
