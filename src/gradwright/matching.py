@@ -11,29 +11,42 @@ from gradwright.errors import Fault, GradientCountError
 from gradwright.signature import Slot
 
 
-def match(returned: Any, slots: list[Slot], seam: Any) -> list[Any]:
+def match(returned: Any, slots: list[Slot], seam: Any, takes: list[bool] | None = None) -> list[Any]:
     """Give one gradient per tensor among the arguments, in their order; None where unconnected.
 
     Understood: one gradient; a tuple or list in the order of the arguments (static ones left out or None); a dict
-    by argument name.
+    by argument name. `takes` tells of each tensor whether it can have a gradient; for those that cannot (integers,
+    bools, strings) none need be returned.
     """
+    wanted = needed(slots, takes)
+    values = by_slot(returned, slots, wanted, seam)
+    return [leaf for slot in slots if slot.is_tensor for leaf in leaves_of(slot, values.get(slot.name), seam)]
+
+
+def needed(slots: list[Slot], takes: list[bool] | None) -> list[Slot]:
+    """The arguments that a rule must answer for: those with a tensor that can have a gradient."""
     tensor_slots = [slot for slot in slots if slot.is_tensor]
-    values = by_slot(returned, slots, tensor_slots, seam)
-    return [leaf for slot, value in zip(tensor_slots, values, strict=True) for leaf in leaves_of(slot, value, seam)]
+    if takes is None:
+        return tensor_slots
+    flags = iter(takes)
+    own = [(slot, [next(flags) for _ in slot.tensors]) for slot in tensor_slots]
+    return [slot for slot, each in own if any(each)]
 
 
-def by_slot(returned: Any, slots: list[Slot], wanted: list[Slot], seam: Any) -> list[Any]:
-    """Give one value per tensor argument."""
+def by_slot(returned: Any, slots: list[Slot], wanted: list[Slot], seam: Any) -> dict[str, Any]:
+    """Give a value per argument, by name; a name that is missing has no gradient."""
+    if returned is None:
+        return {}
     if len(wanted) == 1 and fits_alone(returned, wanted[0], seam):
-        return [returned]
+        return {wanted[0].name: returned}
     if isinstance(returned, Mapping):
         return by_name(returned, slots, wanted, seam)
     if isinstance(returned, list | tuple):
         return by_order(returned, slots, wanted)
-    if returned is None:
-        return [None] * len(wanted)
     if len(wanted) == 1 and not wanted[0].is_plain:
-        return [returned]  # refused below, with both structures
+        return {wanted[0].name: returned}  # refused below, with both structures
+    if not wanted and sum(slot.is_tensor for slot in slots) == 1:
+        return {}
     raise count_fault(1, slots, wanted)
 
 
@@ -48,7 +61,7 @@ def fits_alone(returned: Any, slot: Slot, seam: Any) -> bool:
     return returned is not None
 
 
-def by_name(returned: Mapping[str, Any], slots: list[Slot], wanted: list[Slot], seam: Any) -> list[Any]:
+def by_name(returned: Mapping[str, Any], slots: list[Slot], wanted: list[Slot], seam: Any) -> dict[str, Any]:
     """Take gradients by argument name; an unknown or missing name is refused."""
     values = dict(returned)
     groups = variadic_groups(slots)
@@ -68,7 +81,7 @@ def by_name(returned: Mapping[str, Any], slots: list[Slot], wanted: list[Slot], 
             f"returned gradients by name, but none for {listed(missing)}",
             f"add {missing[0]!r}: ... to the returned dict (None if it has no gradient)",
         )
-    return [values[slot.name] for slot in wanted]
+    return values
 
 
 def variadic_groups(slots: list[Slot]) -> dict[str, list[str]]:
@@ -89,7 +102,7 @@ def unknown_name(key: Any, slots: list[Slot], wanted: list[Slot], returned: Any,
     return Fault(GradientCountError, f"returned a gradient for {key!r}, which is no argument", hint)
 
 
-def by_order(returned: list[Any] | tuple[Any, ...], slots: list[Slot], wanted: list[Slot]) -> list[Any]:
+def by_order(returned: list[Any] | tuple[Any, ...], slots: list[Slot], wanted: list[Slot]) -> dict[str, Any]:
     """Take gradients in the order of the arguments; static arguments may be left out or None."""
     for layout in layouts(slots, wanted):
         if len(returned) == len(layout):
@@ -100,22 +113,26 @@ def by_order(returned: list[Any] | tuple[Any, ...], slots: list[Slot], wanted: l
                     f"returned a gradient for {listed(extra)}, which is no tensor",
                     f"return None for it, or leave it out: {listed([s.name for s in wanted])}",
                 )
-            return [g for s, g in zip(layout, returned, strict=True) if s.is_tensor]
+            return {s.name: g for s, g in zip(layout, returned, strict=True)}
     raise count_fault(len(returned), slots, wanted)
 
 
 def layouts(slots: list[Slot], wanted: list[Slot]) -> list[list[Slot]]:
-    """The orders that a list of gradients may follow: tensors only, with numbers, up to the last tensor, all."""
+    """The orders a list of gradients may follow: what needs one, all tensors, with numbers, to the last tensor, all."""
+    tensors = [slot for slot in slots if slot.is_tensor]
     numbers = [slot for slot in slots if slot.takes_gradient]
     last = max((i for i, slot in enumerate(slots) if slot.takes_gradient), default=-1)
-    return [wanted, numbers, slots[: last + 1], slots]
+    return [wanted, tensors, numbers, slots[: last + 1], slots]
 
 
 def count_fault(received: int, slots: list[Slot], wanted: list[Slot]) -> Fault:
     """Say how many gradients were expected, by name, and how many came."""
     names = [slot.name for slot in wanted]
     static = [slot.name for slot in slots if not slot.is_tensor]
-    note = f" ({listed(static)} is static and may be left out)" if static else ""
+    whole = [slot.name for slot in slots if slot.is_tensor and slot not in wanted]
+    notes = [(static, "static"), (whole, "no float")]
+    left = [f"{listed(names)} {'is' if len(names) == 1 else 'are'} {why}" for names, why in notes if names]
+    note = f" ({' and '.join(left)} and may be left out)" if left else ""
     return Fault(
         GradientCountError,
         f"expected {len(names)} gradient{'s' * (len(names) != 1)}, for {listed(names)}{note}, but received {received}",

@@ -255,7 +255,7 @@ class Pullback:
     def matched(self, raw: Any) -> tuple[list[Any], list[Any]]:
         """Split and order what grad returned: per tensor argument, and per captured variable."""
         inputs, answered = split(raw, self.variables, self.reads, self.seam)
-        gradients = match(inputs, self.slots, self.seam)
+        gradients = match(inputs, self.slots, self.seam, [space.kind != "none" for space in self.spaces])
         self.refuse_nothing(gradients, answered)
         return gradients, answered
 

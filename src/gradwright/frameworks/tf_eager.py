@@ -171,7 +171,9 @@ def recorded(
     pushforward = functools.partial(tf_forward.eager, pullback)
     if not first_order:
         for old, new in zip(parts, made, strict=True):
-            tf_tapes.replace_in_closure(grad, old, new)
+            # An input that is handed on as an output is still the input to the grad that captured it.
+            if all(old is not tensor for tensor in inputs):
+                tf_tapes.replace_in_closure(grad, old, new)
         # JVP computations that use the output must find it on the outer tapes.
         private.record_backprop_only(rule.name, made, inputs, backward)
         # What still holds the forward's own output must meet the rule too; the last record of a tensor counts.
