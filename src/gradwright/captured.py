@@ -118,7 +118,7 @@ def forgotten(variables: list[Any], seam: Any) -> Fault:
     return Fault(
         VariablesError,
         f"the forward reads {names}, but grad returns no gradient for {'it' if len(variables) == 1 else 'them'}",
-        f'{FORM}, as in: def grad(upstream, variables=None): return (input_gradients, variable_gradients); '
+        f"{FORM}, as in: def grad(upstream, variables=None): return (input_gradients, variable_gradients); "
         'or declare @gw.custom_gradient(variables="autodiff")',
     )
 

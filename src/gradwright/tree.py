@@ -54,9 +54,7 @@ def _meet(value: Any, is_leaf: Callable[[Any], bool]) -> None:
 
 def is_structure(value: Any) -> bool:
     """Whether a value may hold others: a dict, list, tuple or dataclass."""
-    return isinstance(value, dict | list | tuple) or (
-        dataclasses.is_dataclass(value) and not isinstance(value, type)
-    )
+    return isinstance(value, dict | list | tuple) or (dataclasses.is_dataclass(value) and not isinstance(value, type))
 
 
 def flatten(value: Any, is_leaf: Callable[[Any], bool]) -> tuple[list[Any], Any]:

@@ -208,4 +208,3 @@ def symbolic_safe(pullback: Pullback, upstreams: list[Any]) -> list[Any]:
     from gradwright.frameworks import tf_python
 
     return tf_python.pull(pullback, upstreams)
-

@@ -104,6 +104,26 @@ def stopped() -> Iterator[None]:
             pywrap_tfe.TFE_Py_TapeSetRestartOnThread()
 
 
+def running(line: str) -> None:
+    """Say which line the op is of that is run again now, for what happens inside it without a line of its own."""
+    _here.line = line
+
+
+def _line(frame: Any) -> str:
+    return lines.of_frame(frame, getattr(_here, "stop", None), getattr(_here, "line", ""))
+
+
+@contextmanager
+def again(code: Any) -> Iterator[None]:
+    """Ops are run again in here by the function with this code: no line beyond it counts."""
+    before = getattr(_here, "stop", None), getattr(_here, "line", "")
+    _here.stop = code
+    try:
+        yield
+    finally:
+        _here.stop, _here.line = before
+
+
 def _hook() -> None:
     global _hooked
     with _lock:
@@ -141,7 +161,7 @@ def _on_op(op_type, inputs, attrs, outputs, op_name=None, graph=None):
         name = op_type.decode() if isinstance(op_type, bytes) else op_type
         frame = sys._getframe(1)
         if not (name.startswith("__") or name in _METADATA) or _called(frame) is not None:
-            where = lines.of_frame(frame)
+            where = _line(frame)
             unseen = [t for t in inputs if isinstance(t, ops.EagerTensor) and not log.knows(t._id)]
             if unseen and name != "ReadVariableOp":
                 _note_silent_reads(log, unseen, frame, where)
@@ -151,18 +171,21 @@ def _on_op(op_type, inputs, attrs, outputs, op_name=None, graph=None):
 
 def _note_silent_reads(log: Log, unseen: list, frame: Any, where: str) -> None:
     """An op that is given a variable reads it in C, without a word: find it among the arguments of the op's wrapper."""
-    for variable in _variables(list(frame.f_locals.values())):
-        match = next((t for t in unseen if t.dtype == variable.dtype and t.shape == variable.shape), None)
+    arguments = list(_flat(frame.f_locals.values()))
+    given = {t._id for t in arguments if isinstance(t, ops.EagerTensor)}
+    made = [t for t in unseen if t._id not in given]
+    for variable in (v for v in arguments if isinstance(getattr(v, "handle", None), ops.EagerTensor)):
+        match = next((t for t in made if t.dtype == variable.dtype and t.shape == variable.shape), None)
         if match is not None:
-            unseen.remove(match)
+            made.remove(match)
             note(log, "ReadVariableOp", (), [variable.handle], [match], where)
 
 
-def _variables(arguments: Any) -> Iterator[Any]:
+def _flat(arguments: Any) -> Iterator[Any]:
     for value in arguments:
         if isinstance(value, (list, tuple)):
-            yield from _variables(value)
-        elif not isinstance(value, ops.EagerTensor) and isinstance(getattr(value, "handle", None), ops.EagerTensor):
+            yield from _flat(value)
+        else:
             yield value
 
 
@@ -285,7 +308,7 @@ def _on_record(original: Callable, name: Any, outputs: Any, inputs: Any, backwar
         last.pull = last.pull or tf_explain_pull.recorded(last, backward, made)
         return
     remember(log, made + given)
-    where = lines.of_frame(sys._getframe(1))
+    where = _line(sys._getframe(1))
     keys = tuple(getattr(t, "_id", None) for t in inputs)
     node = Node(str(name), where, keys, tuple(t._id for t in made), stopped=pywrap_tfe.TFE_Py_TapeSetIsStopped())
     node.rule = tf_explain_pull.users_function(backward)
@@ -299,7 +322,7 @@ def _on_exit(tensor: Any, how: str, frame: Any) -> None:
     if log is not None and isinstance(tensor, ops.EagerTensor):
         from gradwright.explain.record import Exit
 
-        log.exits.append(Exit(tensor._id, how, lines.of_frame(frame), len(log.nodes), now()))
+        log.exits.append(Exit(tensor._id, how, _line(frame), len(log.nodes), now()))
 
 
 def now() -> int:

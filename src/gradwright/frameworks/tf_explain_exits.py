@@ -97,7 +97,8 @@ def _tell(value: Any, how: str, report: Report) -> None:
 
 def _allowed(frame: Any, how: str) -> str:
     """Empty when TensorFlow reads a value for its own ends; `PYTHON` when it does so to run the user's Python."""
-    while frame is not None and (frame.f_code.co_filename == __file__ or _within(frame, "numpy")):
+    transparent = (__file__, "/numpy/", "/tensorflow/python/autograph/", "__autograph_generated_file")
+    while frame is not None and any(part in frame.f_code.co_filename for part in transparent):
         frame = frame.f_back
     if frame is not None and _within(frame, "tensorflow") and not frame.f_code.co_filename.endswith("script_ops.py"):
         return ""

@@ -70,7 +70,7 @@ def unfold(parent: Log, graph: Any, inputs: list, outputs: list, states: dict[in
     log = Log(parent.keep_values)
     scope = Scope(graph, log, dict(states))
     try:
-        with recorder.into(log), recorder.stopped():
+        with recorder.into(log), recorder.stopped(), recorder.again(_plain.__code__):
             results = _run(scope, inputs)
     except (NotUnfoldable, tf.errors.OpError, LookupError, AttributeError, TypeError, ValueError):
         import traceback
@@ -212,10 +212,11 @@ def _plain(operation: Any, inputs: list, scope: Scope) -> list:
         return []
     if operation.type == "Const":
         return [tf.constant(tensor_util.MakeNdarray(operation.get_attr("value")), operation.outputs[0].dtype)]
-    attrs = attributes(operation)
+    attrs, where = attributes(operation), lines.of_trace(operation.traceback)
+    recorder.running(where)
     found = execute.quick_execute(operation.type, len(operation.outputs), inputs, attrs, context.context())
     outputs = list(found) if isinstance(found, (list, tuple)) else [found]
-    node = recorder.note(scope.log, operation.type, attrs, inputs, outputs, lines.of_trace(operation.traceback))
+    node = recorder.note(scope.log, operation.type, attrs, inputs, outputs, where)
     if gradient_name(operation) is not None:
         function = as_rule(node, operation)
         node.pull = partial(_pull_rule, function, operation, outputs, scope, len(node.inputs))

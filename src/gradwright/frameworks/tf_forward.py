@@ -17,6 +17,7 @@ from gradwright.frameworks import tf_private as private
 from gradwright.rule import Pullback
 from gradwright.space import Space
 
+
 def eager(pullback: Pullback, *tangents: Any) -> list[Any]:
     """Push tangents forward: what TensorFlow calls for its accumulators."""
     own = getattr(pullback.grad, "jvp", None)

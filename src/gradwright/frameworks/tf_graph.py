@@ -95,8 +95,9 @@ class Emission:
 
     def arrange(self, outputs: list[Any], inputs: list[Any]) -> list[Any]:
         """Give every captured value a place among the op's outputs, inputs or residuals; list the residuals."""
-        known = {id(t): i for i, t in enumerate(inputs, len(outputs))}
-        known.update({id(t): i for i, t in enumerate(outputs)})
+        known = {id(t): i for i, t in enumerate(outputs)}
+        # An input that is handed on as an output is still the input to the grad that captured it.
+        known.update({id(t): i for i, t in enumerate(inputs, len(outputs))})
         residuals: list[Any] = []
         for value in [*self.lifted.captured, *(self.pushed.captured if self.pushed else [])]:
             if id(value) not in known:
@@ -142,15 +143,12 @@ def dense(upstream: Any, output: Any) -> Any:
 
 
 def put(emission: Emission, graph: Any, outputs: list[Any], inputs: list[Any]) -> list[Any]:
-    """Put the op into the graph and record it on the tapes; gives the outputs behind the op."""
+    """Put the op of a call into the graph and record it on the tapes; gives the outputs behind the op."""
     residuals = emission.arrange(outputs, inputs)
-    register(emission, graph)
-    with private.record.stop_recording(), graph.gradient_override_map({"IdentityN": emission.name}):
-        made = tf.identity_n([*outputs, *inputs, *residuals])
-    op = made[0].op
-    emission.op = weakref.ref(op)
-    made = list(op.outputs)[: len(outputs)]
+    op = put_op(emission, graph, [*outputs, *inputs, *residuals])[0].op
+    tf_saved.write(emission, graph, op)
     op_inputs, op_outputs = list(op.inputs), list(op.outputs)
+    made = op_outputs[: len(outputs)]
 
     def backward(*upstreams: Any) -> list[Any]:
         return emission.pull(op_inputs, op_outputs, list(upstreams))
@@ -160,8 +158,30 @@ def put(emission: Emission, graph: Any, outputs: list[Any], inputs: list[Any]) -
     return made
 
 
-def register(emission: Emission, graph: Any) -> None:
+def put_op(emission: Any, graph: Any, tensors: list[Any]) -> list[Any]:
+    """Put an IdentityN into the graph whose gradient is the emission's."""
+    register(emission, graph)
+    with private.record.stop_recording(), graph.gradient_override_map({"IdentityN": emission.name}):
+        made = tf.identity_n(tensors)
+    emission.op = weakref.ref(made[0].op)
+    return list(made[0].op.outputs)
+
+
+# The emissions that are alive, by the name of their gradient.
+_live: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
+
+
+def live(op: Any) -> Emission | None:
+    """The emission that an op belongs to, if it is the op of a rule of this process."""
+    return _live.get(private.gradient_name(op))
+
+
+def register(emission: Any, graph: Any, replace: bool = False) -> None:
     """Register the gradient under its name for as long as a graph lives that may hold the op or a copy."""
+    if _live.get(emission.name) is emission:
+        return keep_alive(emission, graph)
+    if replace:
+        private.forget_gradient(emission.name)
     known = weakref.ref(emission)
 
     def gradient(op: Any, *upstreams: Any) -> list[Any]:
@@ -169,7 +189,17 @@ def register(emission: Emission, graph: Any) -> None:
 
     private.register_gradient(emission.name, gradient)
     weakref.finalize(emission, private.forget_gradient, emission.name)
+    _live[emission.name] = emission
+    keep_alive(emission, graph)
+
+
+def keep_alive(emission: Any, graph: Any) -> None:
+    """Let a graph, and those around it, own an emission."""
     for holder in private.enclosing_graphs(graph):
         if not hasattr(holder, "_gradwright_emissions"):
             holder._gradwright_emissions = []
         holder._gradwright_emissions.append(emission)
+
+
+# What stands on this module: vectorised loops, saved models.
+from gradwright.frameworks import tf_saved, tf_vectorise  # noqa: E402, F401

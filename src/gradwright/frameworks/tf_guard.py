@@ -41,7 +41,7 @@ class Guard:
 
     def put(self, gradients: list[Any], ups: list[Any], op_inputs: Any, op_outputs: Any) -> list[Any]:
         """Put the op into the graph that is being built; gives the gradients behind it."""
-        from gradwright.frameworks.tf_graph import register
+        from gradwright.frameworks.tf_graph import keep_alive, register
 
         emission = self.emission
         values = emission.values(emission.places, op_inputs, op_outputs)
@@ -90,7 +90,9 @@ class Guard:
         for i, tangent in zip(self.dense, tangents, strict=True):
             given[i] = tangent
         if emission.pushed is not None:
-            return emission.pushed([tf.zeros_like(v) if t is None else t for t, v in zip(given, like, strict=True)], pushed)
+            return emission.pushed(
+                [tf.zeros_like(v) if t is None else t for t, v in zip(given, like, strict=True)], pushed
+            )
 
         def lifted(upstreams: list[Any]) -> list[Any]:
             return emission.lifted(upstreams, values)

@@ -92,4 +92,3 @@ def close(inner: Any, inputs: list[Any], outputs: list[Any]) -> Any:
         inner.structured_input_signature, outputs, inner.function_captures.capture_types
     )
     return concrete_function.ConcreteFunction.from_func_graph(inner, signature, attrs={})
-

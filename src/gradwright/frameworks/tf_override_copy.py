@@ -13,9 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import tensorflow as tf
 from tensorflow.core.framework import function_pb2
-from tensorflow.core.function.polymorphism import function_type
 from tensorflow.python.eager.polymorphic_function import concrete_function
 from tensorflow.python.saved_model import function_deserialization
 
@@ -168,15 +166,8 @@ def _finished(loaded: dict[str, Any], function: Any) -> Any:
         if one.graph is not graph:
             tags.hand_over(one.graph, graph)
     tags.hand_over(function.graph, graph)
-    graph.structured_outputs = list(graph.outputs)
-    graph.structured_input_signature = tuple(tf.TensorSpec(t.shape, t.dtype, t.op.name) for t in graph.inputs), {}
-    flat = function_type.from_structured_signature(
-        graph.structured_input_signature, graph.structured_outputs, graph.function_captures.capture_types
-    )
     attrs = loaded[function.function_def.signature.name].function_def.attr
-    made = concrete_function.ConcreteFunction.from_func_graph(graph, flat, attrs=attrs)
-    # Calls come with flat tensors, and what they give back is packed as the original packs it.
-    made._function_type = function.function_type
+    made = concrete_function.ConcreteFunction.from_func_graph(graph, function.function_type, attrs=attrs)
     made.set_variables(function.graph.variables)
     return made
 

@@ -56,9 +56,11 @@ def _new_twin(function: Any, activation: state.Activation) -> Any:
             activation.traced.add(ops.get_default_graph())
         return converted(*args, **kwargs)
 
+    # AutoGraph calls what carries this mark as it is; the user's function inside is converted as ever.
+    traced.autograph_info__ = {}  # type: ignore[attr-defined]
     made = tf.function(
         traced,
-        autograph=False,
+        autograph=function._autograph,
         jit_compile=function._jit_compile,
         reduce_retracing=function._reduce_retracing,
         experimental_attributes=dict(function._attributes) or None,

@@ -6,6 +6,7 @@ the same rules.
 
 from __future__ import annotations
 
+import functools
 import operator
 import sys
 from collections.abc import Callable
@@ -120,3 +121,73 @@ def transposing_for_forward_mode() -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+def gradient_name(op: Any) -> str:
+    """The name of the gradient that an op was given, or an empty one."""
+    try:
+        return op.get_attr("_gradient_op_type").decode()
+    except ValueError:
+        return ""
+
+
+def convert_in_pfor(op_type: str, convert: Callable[[Any, Any], Any]) -> bool:
+    """Stand before the conversion of an op type in vectorised loops; `convert` gets the native one to fall back on."""
+    from tensorflow.python.ops.parallel_for import pfor
+
+    registry = getattr(pfor, "_pfor_converter_registry", None)
+    if registry is None or op_type not in registry:
+        return False
+    native = registry[op_type]
+    registry[op_type] = functools.partial(convert, native=native)
+    return True
+
+
+def attribute(op: Any, name: str) -> Any:
+    """An attribute of an op, or None."""
+    try:
+        return op.get_attr(name)
+    except ValueError:
+        return None
+
+
+def set_attribute(op: Any, name: str, value: Any) -> None:
+    """Write an attribute into an op; without the private way, saved rules are TensorFlow's own affair."""
+    setter = getattr(op, "_set_attr", None)
+    if setter is not None:
+        setter(name, value)
+
+
+def stand_before_function_loader(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> bool:
+    """Wrap the loader of a saved model's functions."""
+    from tensorflow.python.saved_model import function_deserialization
+
+    native = getattr(function_deserialization, "load_function_def_library", None)
+    if native is None:
+        return False
+    function_deserialization.load_function_def_library = wrap(native)
+    return True
+
+
+def choose_gradients_to_save(chosen: Callable[[Any], bool]) -> bool:
+    """Let `chosen` say which ops' gradients TensorFlow may trace when it saves a model."""
+    from tensorflow.python.saved_model import save
+
+    native = getattr(save, "_iterate_op_types", None)
+    if native is None:
+        return False
+
+    def iterate(function: Any) -> Any:
+        return ((op_type, op) for op_type, op in native(function) if chosen(op))
+
+    iterate.__wrapped__ = native  # type: ignore[attr-defined]
+    save._iterate_op_types = iterate
+    return True
+
+
+def is_control_flow(graph: Any) -> bool:
+    """Whether a graph is the body of a loop or branch."""
+    from tensorflow.python.ops import control_flow_v2_func_graphs as bodies
+
+    kinds = tuple(getattr(bodies, n) for n in ("CondBranchFuncGraph", "WhileCondFuncGraph", "WhileBodyFuncGraph"))
+    return isinstance(graph, kinds)
