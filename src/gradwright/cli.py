@@ -48,11 +48,25 @@ def output_options(command: Handler) -> Handler:
     return click.option("-v", "--verbose", is_flag=True, help="Print each rule's whole report.")(command)
 
 
+def proof_options(command: Handler) -> Handler:
+    """The options that say what is proven, and as what."""
+    command = click.option("--all", "inside", is_flag=True, help="Also TensorFlow's and Keras's own rules.")(command)
+    named = "A rule whose gradient differs from its forward's on purpose; its contract is proven. May be repeated."
+    return click.option("--surrogate", "surrogates", multiple=True, metavar="NAME", help=named)(command)
+
+
 @main.command()
 @click.argument("targets", nargs=-1, required=True, metavar="PATH_OR_MODULE...")
-@click.option("--all", "inside", is_flag=True, help="Also rules that belong to TensorFlow or Keras themselves.")
+@proof_options
 @output_options
-def check(targets: tuple[str, ...], inside: bool, as_json: bool, output: str | None, verbose: bool) -> None:
+def check(
+    targets: tuple[str, ...],
+    inside: bool,
+    surrogates: tuple[str, ...],
+    as_json: bool,
+    output: str | None,
+    verbose: bool,
+) -> None:
     """Prove every rule in files, directories and modules.
 
     \b
@@ -63,16 +77,18 @@ def check(targets: tuple[str, ...], inside: bool, as_json: bool, output: str | N
     and the report says that they were guessed. The files are imported, not run as programs.
     """
     from gradwright.check.audit import check_targets
+    from gradwright.check.progress import progress
     from gradwright.check.quiet import silence
 
-    with silence():
-        audit = check_targets(targets, inside)
+    with progress() as step, silence():
+        audit = check_targets(targets, inside, surrogates, step)
     finish(audit, as_json, output, verbose)
 
 
 @main.command(context_settings=PASSED_ON)
 @click.option("-m", "module", help="Run a module, as `python -m` does.")
-@click.option("--all", "inside", is_flag=True, help="Also rules that belong to TensorFlow or Keras themselves.")
+@click.option("--eager", is_flag=True, help="Run compiled functions op by op: the rules in them meet real values.")
+@proof_options
 @output_options
 @click.argument("script", required=False)
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
@@ -80,7 +96,9 @@ def run(
     script: str | None,
     args: tuple[str, ...],
     module: str | None,
+    eager: bool,
     inside: bool,
+    surrogates: tuple[str, ...],
     as_json: bool,
     output: str | None,
     verbose: bool,
@@ -99,7 +117,8 @@ def run(
     args = args if module is None or script is None else (script, *args)
     if module is None and script is None:
         raise click.UsageError("name a script, or a module with -m: gradwright run train.py")
-    finish(run_program(module or script or "", args, module is not None, inside), as_json, output, verbose)
+    audit = run_program(module or script or "", args, module is not None, inside, surrogates, eager)
+    finish(audit, as_json, output, verbose)
 
 
 @main.command(context_settings=PASSED_ON)

@@ -7,19 +7,26 @@ plain data that can be saved, read again and printed (`gradwright report`).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
 from gradwright.check import guess, met
 from gradwright.check.find import Problem, Search, first_line, search, unreached
-from gradwright.check.found import Found, found, is_own_rule, rule_in, shortened
+from gradwright.check.found import Found, declared, found, is_own_rule, rule_in, shortened
 from gradwright.check.watch import Meeting, Watch, watching
 from gradwright.check.written import Written
 from gradwright.frameworks import tf_audit
 
+Step = Callable[[int, int, str], None]
+"""Told before each proof: how many are done, how many there are, the name of the next."""
+
 ALL_RIGHT, SOMETHING_WRONG, USAGE, UNDECIDED = 0, 1, 2, 3
+
+
+def unseen(done: int, total: int, name: str) -> None:
+    """Nobody wants to know how far the proofs are."""
 
 
 @dataclass(frozen=True)
@@ -75,17 +82,29 @@ class Audit:
         return json.dumps(self.to_dict(), default=str)
 
 
-def check_targets(targets: tuple[str, ...], inside: bool = False) -> Audit:
-    """Prove every rule in the files, directories and modules named."""
-    with tf_audit.random_state_kept():
-        result = search(targets, inside)
-        audit = Audit(problems=result.problems)
-        audit.findings = [prove_found(rule) for rule in result.rules]
-        for module, rule in unreached(result):
-            audit.findings += prove_written(module, rule)
+def check_targets(
+    targets: tuple[str, ...], inside: bool = False, surrogates: Collection[str] = (), step: Step = unseen
+) -> Audit:
+    """Prove every rule in the files, directories and modules named; those in `surrogates` differ on purpose."""
+    result = search(targets, inside)
+    hidden = unreached(result)
+    audit = Audit(problems=result.problems)
+    for number, rule in enumerate(result.rules):
+        step(number, len(result.rules) + len(hidden), rule.name)
+        audit.findings.append(prove_found(declared(rule, surrogates)))
+    for number, (module, written) in enumerate(hidden, len(result.rules)):
+        step(number, len(result.rules) + len(hidden), written.name)
+        audit.findings += prove_written(module, written, surrogates)
     if not audit.findings and not audit.problems:
         audit.problems.append(none_found(targets, result))
+    audit.notes += on_purpose_note(audit.findings)
     return audit
+
+
+def on_purpose_note(findings: list[Finding]) -> list[str]:
+    """How to say of a rule of TensorFlow's that it is meant to differ, where the check suspects that it is."""
+    names = [f.rule for f in findings if any("surrogate" in (fault.get("repair") or "") for fault in f.faults)]
+    return [f"meant to differ from its forward? Say so in the code, or with --surrogate {names[0]}"] if names else []
 
 
 def none_found(targets: tuple[str, ...], result: Search) -> Problem:
@@ -165,7 +184,7 @@ def arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (example if isinstance(example, tuple) else (example,)), {}
 
 
-def prove_written(module: ModuleType, rule: Written) -> list[Finding]:
+def prove_written(module: ModuleType, rule: Written, surrogates: Collection[str] = ()) -> list[Finding]:
     """Prove a rule that some function makes, by calling that function with inputs that it takes."""
     where = f"{shortened(module.__file__ or '')}:{rule.line}"
     maker = getattr(module, rule.maker, None)
@@ -181,15 +200,19 @@ def prove_written(module: ModuleType, rule: Written) -> list[Finding]:
         reason += f", and none of the inputs that were tried fits: {first_line(error)}"
         return [Finding(rule.name, where, "undecided", source="guessed", reason=reason, repair=repair)]
     if rule_in(output) is not None:
-        return [prove_found(found(rule_in(output)))]
+        return [prove_found(declared(found(rule_in(output)), surrogates))]
     mine = [m for m in watch.take() if m.rule.where == where]
-    findings = [replace(prove_meeting(m), source="guessed") for m in mine]
+    findings = [replace(finding, source="guessed") for finding in prove_meetings(mine, surrogates)]
     return findings or [Finding(rule.name, where, "undecided", source="guessed", reason=reason, repair=repair)]
 
 
-def prove_meetings(meetings: Iterable[Meeting]) -> list[Finding]:
-    """Prove each rule that was met."""
-    return [prove_meeting(meeting) for meeting in meetings]
+def prove_meetings(meetings: list[Meeting], surrogates: Collection[str] = (), step: Step = unseen) -> list[Finding]:
+    """Prove each rule that was met; those in `surrogates` differ on purpose."""
+    findings: list[Finding] = []
+    for number, meeting in enumerate(meetings):
+        step(number, len(meetings), meeting.rule.name)
+        findings.append(prove_meeting(replace(meeting, rule=declared(meeting.rule, surrogates))))
+    return findings
 
 
 def prove_meeting(meeting: Meeting) -> Finding:
@@ -226,7 +249,7 @@ def prove(rule: Found, args: tuple[Any, ...], kwargs: dict[str, Any], source: st
     inputs = ", ".join(filter(None, [met.described_call(args, kwargs), met.closed_over(rule.function)]))
     blank = Finding(rule.name, rule.where, "undecided", inputs, source)
     try:
-        report = check(rule.rule, *args, **options_for(rule), **kwargs)
+        report = check(rule.rule, *args, like=rule.surrogate, **kwargs)
     except Exception as error:  # one rule must never hide the others
         return replace(blank, reason=f"the check could not be made: {type(error).__name__}: {first_line(error)}")
     data = report.to_dict()
@@ -238,10 +261,3 @@ def prove(rule: Found, args: tuple[Any, ...], kwargs: dict[str, Any], source: st
         report=data,
         text=str(report),
     )
-
-
-def options_for(rule: Found) -> dict[str, Any]:
-    """What a rule promises by the way it was made: `tf.grad_pass_through` means the gradient of the identity."""
-    if rule.kind == "tensorflow" and tf_audit.wrapper_name(rule.rule) == "grad_pass_through":
-        return {"like": lambda *xs: xs[0] if len(xs) == 1 else xs}
-    return {}

@@ -7,7 +7,8 @@ import inspect
 import os
 import sys
 import types
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gradwright.frameworks import tf_audit
@@ -18,7 +19,8 @@ from gradwright.rule import line_of
 class Found:
     """A rule and where it stands.
 
-    `owner` is set for a method found in a class, which can only be called on an instance of it.
+    `owner` is set for a method found in a class, which can only be called on an instance of it; `surrogate` for a rule
+    of TensorFlow's whose gradient differs from its forward's on purpose: True, or the function whose gradient it is.
     """
 
     rule: Any
@@ -27,6 +29,7 @@ class Found:
     line: int
     kind: str  # "gradwright" or "tensorflow"
     owner: type | None = None
+    surrogate: Any = None
 
     @property
     def where(self) -> str:
@@ -97,7 +100,18 @@ def found(rule: Any, owner: type | None = None) -> Found:
     file, line = place(function)
     wrapper = tf_audit.wrapper_name(rule)
     name = name_of(function)
-    return Found(rule, f"{wrapper}({name})" if wrapper else name, file, line, "tensorflow", owner)
+    surrogate = identity if wrapper == "grad_pass_through" else getattr(rule, "surrogate", None)
+    return Found(rule, f"{wrapper}({name})" if wrapper else name, file, line, "tensorflow", owner, surrogate)
+
+
+def identity(*inputs: Any) -> Any:
+    """What `tf.grad_pass_through` takes the gradient of."""
+    return inputs[0] if len(inputs) == 1 else inputs
+
+
+def declared(rule: Found, names: Collection[str]) -> Found:
+    """The rule, marked as different on purpose if it is called by one of these names."""
+    return replace(rule, surrogate=True) if {rule.name, rule.name.rpartition(".")[2]} & set(names) else rule
 
 
 def name_of(function: Any) -> str:

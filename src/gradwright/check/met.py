@@ -119,10 +119,8 @@ def size_in_bytes(value: Any) -> int:
         return sum(map(size_in_bytes, value.values()))
     if isinstance(value, Spec) or not hasattr(value, "dtype") or not hasattr(value, "shape"):
         return 0
-    shape = tf_audit.static_shape(value)
-    if shape is None or None in shape:
-        return 0
-    return math.prod(shape) * getattr(value.dtype, "size", getattr(value.dtype, "itemsize", 4))
+    sizes = [size for size in tf_audit.static_shape(value) or () if size is not None]
+    return math.prod(sizes) * getattr(value.dtype, "size", getattr(value.dtype, "itemsize", 4))
 
 
 def specs_only(value: Any) -> Any:

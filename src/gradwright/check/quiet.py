@@ -51,7 +51,7 @@ def random_kept() -> Iterator[None]:
     """Python's, numpy's, TensorFlow's and PyTorch's random numbers go on as if none had been drawn in between."""
     python, numpy_state = random.getstate(), np.random.get_state()
     torch = sys.modules.get("torch")
-    torch_state = torch.get_rng_state() if hasattr(torch, "get_rng_state") else None
+    torch_state = torch.get_rng_state() if torch is not None and hasattr(torch, "get_rng_state") else None
     try:
         with tf_audit.random_state_kept():
             yield

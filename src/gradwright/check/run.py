@@ -4,30 +4,47 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import nullcontext
 
 from gradwright.check import program
-from gradwright.check.audit import Audit, prove_meetings
+from gradwright.check.audit import Audit, on_purpose_note, prove_meetings
 from gradwright.check.find import Problem
+from gradwright.check.progress import progress
 from gradwright.check.quiet import silence
-from gradwright.check.watch import Watch, watching
+from gradwright.check.watch import Watch, compiled_run_eagerly, watching
 
 
-def run_program(target: str, args: Sequence[str], is_module: bool, inside: bool = False) -> Audit:
-    """Run a script, or with `is_module` a dotted module, and prove each rule that it called."""
+def run_program(
+    target: str,
+    args: Sequence[str],
+    is_module: bool,
+    inside: bool = False,
+    surrogates: Collection[str] = (),
+    eager: bool = False,
+) -> Audit:
+    """Run a script, or with `is_module` a dotted module, and prove each rule that it called.
+
+    With `eager`, compiled functions run op by op, so that the rules in them meet real values.
+    """
     watch = Watch(inside=inside)
     with program.as_main(target, args, is_module):
-        with watching(watch):
+        with watching(watch), compiled_run_eagerly() if eager else nullcontext():
             problem = unusable(target, is_module)
             status = None if problem else program.run(target, is_module)
-        with silence():
-            audit = Audit(prove_meetings(watch.take()), program=target, program_status=status)
-    audit.notes = [
-        f"{where}: {count} more rules or signatures were met and not proven" for where, count in watch.left_out.items()
-    ]
+        with progress() as step, silence():
+            audit = Audit(prove_meetings(watch.take(), surrogates, step), program=target, program_status=status)
+    audit.notes = [*left_out(watch), *on_purpose_note(audit.findings)]
     if problem or (not audit.findings and not status):
         audit.problems.append(problem or none_called(target, is_module))
     return audit
+
+
+def left_out(watch: Watch) -> list[str]:
+    """What was met beyond the bounds."""
+    return [
+        f"{where}: {count} more rules or signatures were met and not proven" for where, count in watch.left_out.items()
+    ]
 
 
 def none_called(target: str, is_module: bool) -> Problem:

@@ -24,9 +24,9 @@ SOURCES = {
 
 def show(audit: Audit, file: IO[str] | None = None, details: bool = False) -> None:
     """Print an audit: the table, the problems, the sum; with `details` also each rule's whole report."""
-    file = file or sys.stdout
+    stream: IO[str] = file or sys.stdout
     longest = max((len(finding.where) for finding in audit.findings), default=0)
-    console = Console(file=file, highlight=False, width=width(file, longest))
+    console = Console(file=stream, highlight=False, width=width(stream, longest))
     if audit.findings:
         console.print(table(audit.findings, whole_places=longest < 0.45 * console.width))
     for finding in audit.findings if details else ():

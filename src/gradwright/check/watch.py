@@ -128,6 +128,14 @@ def watching(watch: Watch) -> Iterator[Watch]:
 
 
 @contextmanager
+def compiled_run_eagerly() -> Iterator[None]:
+    """From the moment TensorFlow is loaded, its compiled functions run op by op."""
+    with ExitStack() as stack:
+        stack.enter_context(_when_loaded("tensorflow", lambda: stack.enter_context(tf_audit.functions_run_eagerly())))
+        yield
+
+
+@contextmanager
 def own_rules_called(noted: tf_audit.Met) -> Iterator[None]:
     """Tell of every call of gradwright's own rules."""
     kind = getattr(sys.modules["gradwright.rule"], "Rule", None)

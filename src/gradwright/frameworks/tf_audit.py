@@ -121,6 +121,19 @@ def _watched(decorate: Any, function: Any, met: Met) -> Any:
     return watched
 
 
+@contextmanager
+def functions_run_eagerly() -> Iterator[None]:
+    """In this scope `tf.function` does not compile, and so neither does Keras."""
+    import tensorflow as tf
+
+    before = tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(before)
+
+
 def is_tensor(value: Any) -> bool:
     """Whether `value` is a tensor of TensorFlow, eager or symbolic."""
     tf = sys.modules.get("tensorflow")
