@@ -83,7 +83,8 @@ class Judge:
 
     def _found(self, number: int, status: str) -> Iterator[Reason]:
         source = self.sources[number]
-        if status == NONE:
+        arrives = source.key in self.walk.gradients
+        if status == NONE and arrives:
             yield from self._never_watched(source)
         edges = [e for e in self.walk.edges if self.walk.paths.depends(e.key, number)]
         if status == NONFINITE:
@@ -99,6 +100,8 @@ class Judge:
             yield from (r for e in blocked for r in self._blocked(number, e, weak=True))
             yield from (r for key in self.targets for r in self._whole(number, key))
         yield from self._left(number, strict=status != NONE or bool(blocked))
+        if status == NONE and not arrives:
+            yield from self._never_watched(source)
 
     @staticmethod
     def _unique(found: Iterator[Reason]) -> Iterator[Reason]:
@@ -110,11 +113,11 @@ class Judge:
                 yield reason
 
     def _never_watched(self, source: Source) -> Iterator[Reason]:
-        arrives = source.key in self.walk.gradients
-        cause = source.unwatched or ("not-watched" if source.since and arrives else "")
-        if cause and arrives:
-            uses = [e for e in self.walk.consumers(source.key) if e.state != NONE]
-            first = min((e.node for e in uses), key=lambda n: n.index)
+        uses = [node for node in self.walk.paths.nodes if source.key in node.inputs]
+        late = source.since and any(node.index < source.since for node in uses)
+        cause = source.unwatched or ("not-watched" if late else "")
+        if cause and uses:
+            first = min(uses, key=lambda node: node.index)
             yield compose(source.name, NONE, cause, None, first.where)
 
     def _blocked(self, number: int, edge: Edge, weak: bool) -> Iterator[Reason]:

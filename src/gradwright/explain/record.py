@@ -55,9 +55,16 @@ class Kind:
 
 @dataclass(eq=False)
 class Log:
-    """Everything that one thread ran while somebody was watching."""
+    """Everything that one thread ran while somebody was watching.
+
+    A `sparse` log serves whole programs: outside of tapes it keeps lines and no tensors, and only so many of them.
+    """
 
     keep_values: bool = True
+    sparse: bool = False
+    limit: int = 50_000
+    count: int = 0  # of all nodes ever added: the moment
+    open_tapes: int = 0
     nodes: list[Node] = field(default_factory=list)
     kinds: dict[Key, Kind] = field(default_factory=dict)
     values: dict[Key, Any] = field(default_factory=dict)
@@ -69,10 +76,29 @@ class Log:
         """Whether a tensor was met before."""
         return key in self.values or key in self.kinds
 
+    @property
+    def asleep(self) -> bool:
+        """Whether only lines are kept just now."""
+        return self.sparse and not self.open_tapes
+
     def add(self, node: Node) -> Node:
         """Append a node; it becomes the producer of its outputs, as on a tape the last one does."""
-        node.index = len(self.nodes)
+        node.index = self.count
+        self.count += 1
         self.nodes.append(node)
         for key in node.outputs:
             self.producer[key] = node
+        if self.asleep and len(self.nodes) > self.limit:
+            self.strip()
         return node
+
+    def strip(self) -> None:
+        """Let every tensor go, and the older half of the lines."""
+        self.nodes = self.nodes[-self.limit // 2 :]
+        for node in self.nodes:
+            node.pull = node.unfold = node.unfolded = node.rule = node.seen = None
+        self.producer = {key: node for node in self.nodes for key in node.outputs}
+        kept = {key for node in self.nodes for key in (*node.inputs, *node.outputs)}
+        self.kinds = {key: kind for key, kind in self.kinds.items() if key in kept}
+        self.exits = self.exits[-self.limit // 2 :]
+        self.values.clear()

@@ -52,10 +52,10 @@ def recording(keep_values: bool = True) -> Iterator[Log]:
         end()
 
 
-def begin(keep_values: bool = True) -> Log:
+def begin(keep_values: bool = True, sparse: bool = False) -> Log:
     """Start to record (or join); every `begin` needs its `end` in the same thread."""
     if current() is None:
-        _here.log, _here.users = Log(keep_values), 0
+        _here.log, _here.users = Log(keep_values, sparse), 0
         _hook()
     _here.users += 1
     return _here.log
@@ -209,7 +209,9 @@ def note(log: Log, name: str, attrs: tuple, inputs: list, outputs: list, where: 
 
 
 def _added(log: Log, node: Node, outputs: list) -> Node:
-    if not log.keep_values:
+    if log.asleep:
+        node.pull = node.rule = None
+    elif not log.keep_values:
         forget(node, outputs)
     return log.add(node)
 
@@ -224,7 +226,7 @@ def forget(node: Node, outputs: list) -> None:
 
 def remember(log: Log, tensors: list) -> None:
     """Keep the tensors, or only what kind they are."""
-    if log.keep_values:
+    if log.keep_values and not log.asleep:
         log.values.update((t._id, t) for t in tensors)
         return
     for t in tensors:
@@ -247,8 +249,10 @@ def _note_call(log: Log, node: Node, graph: Any, inputs: list, outputs: list) ->
     from gradwright.frameworks import tf_explain_unfold
 
     node.op, node.kind, node.stopped = getattr(graph, "name", node.op), "call", False
-    states = tf_explain_unfold.variables_before(log, graph, inputs)
+    states = {} if log.asleep else tf_explain_unfold.variables_before(log, graph, inputs)
     run = partial(tf_explain_unfold.unfold, log, graph, inputs, outputs, states)
+    if log.asleep:
+        return log.add(node)
     if log.keep_values:
         node.unfold = run
     else:
@@ -287,7 +291,7 @@ def _note_python(log: Log, node: Node, attrs: tuple, inputs: list, outputs: list
     received = {t._id for t in began}
     place = next((i for i, n in enumerate(log.nodes) if received.intersection(n.inputs)), len(log.nodes))
     for each in entry:  # before the first op that ran inside, and counted to the same moment
-        each.index = log.nodes[place].index if place < len(log.nodes) else len(log.nodes)
+        each.index = log.nodes[place].index if place < len(log.nodes) else log.count
         log.producer[each.outputs[0]] = each
     log.nodes[place:place] = entry
 
@@ -322,7 +326,7 @@ def _on_exit(tensor: Any, how: str, frame: Any) -> None:
     if log is not None and isinstance(tensor, ops.EagerTensor):
         from gradwright.explain.record import Exit
 
-        log.exits.append(Exit(tensor._id, how, _line(frame), len(log.nodes), now()))
+        log.exits.append(Exit(tensor._id, how, _line(frame), log.count, now()))
 
 
 def now() -> int:

@@ -110,7 +110,7 @@ def _allowed(frame: Any, how: str) -> str:
 
 
 def _within(frame: Any, package: str) -> bool:
-    return lines.rank(frame.f_code.co_filename) == lines.INSIDE and f"/{package}/" in frame.f_code.co_filename
+    return lines.rank(frame.f_code.co_filename) == lines.INSIDE and f"/{package}/python/" in frame.f_code.co_filename
 
 
 def _ufunc_hook(report: Report) -> Callable:

@@ -139,11 +139,24 @@ def _composite(value: Any) -> bool:
 
 
 def _name(value: Any, number: int, frame: Any) -> str:
+    frame = users_frame(frame)
     for scope in (frame.f_locals, frame.f_globals) if frame is not None else ():
         for name, other in list(scope.items()):
             if other is value and not name.startswith("_"):
                 return name
-    return value.name.removesuffix(":0") if is_variable(value) else f"source {number}"
+    inner = component(value)
+    return inner.name.removesuffix(":0") if is_variable(inner) else f"source {number}"
+
+
+def users_frame(frame: Any) -> Any:
+    """The innermost frame of the user's code, as written or as AutoGraph has rewritten it."""
+    found = frame
+    while found is not None:
+        name = found.f_code.co_filename
+        if lines.rank(name) == lines.USER or "__autograph_generated_file" in name:
+            return found
+        found = found.f_back
+    return frame
 
 
 def _frozen(value: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -71,82 +72,141 @@ class History:
         return known
 
 
+# AutoGraph would rewrite these methods where a traced function calls them.
+_as_it_is = tf.autograph.experimental.do_not_convert
+
+
+class Companion:
+    """What goes along with one tape: the log of its thread or the graph it records, and its history."""
+
+    def __init__(self, tape: tf.GradientTape, auto: bool, keep_values: bool):
+        self.tape, self.keep_values = weakref.ref(tape), keep_values
+        self.history = History(auto)
+        self.log: Log | None = None
+        self.graph: Any = None
+
+    def open(self) -> None:
+        """The tape's `with` block begins."""
+        if tf.executing_eagerly():
+            self.log = recorder.begin(self.keep_values)
+            self.log.open_tapes += 1
+        else:
+            self.graph = tf.compat.v1.get_default_graph()
+        self.history.begin(self.moment())
+
+    def close(self) -> None:
+        """The tape's `with` block ends."""
+        self.ended()
+        if self.log is not None and recorder.current() is self.log:
+            self.log.open_tapes -= 1
+            recorder.end()
+
+    def ended(self) -> None:
+        """The tape records no more; what it watched stays known."""
+        tape = self.tape()
+        if tape is not None:
+            self.history.variables = tuple(tape.watched_variables()) or self.history.variables
+        self.history.stop(self.moment())
+
+    def moment(self) -> int:
+        """The number of the next node."""
+        if self.graph is not None:
+            return len(self.graph.get_operations())
+        return self.log.count if self.log is not None else 0
+
+    def watch(self, tensor: Any) -> None:
+        """The tape watches a tensor, or several, from now on."""
+        for part in tf.nest.flatten(tensor):
+            self.history.watched.setdefault(run.key_of(part), self.moment())
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """The tape does not record in here."""
+        pause: list = [self.moment(), None]
+        self.history.pauses.append(pause)
+        try:
+            yield
+        finally:
+            pause[1] = self.moment()
+
+    def reset(self) -> None:
+        """The tape has forgotten everything, and goes on."""
+        self.history.stop(self.moment())
+        self.history.spans.clear()
+        self.history.watched.clear()
+        self.history.begin(self.moment())
+
+    def explain(self, target: Any, sources: Any, frame: Any) -> list[Reason]:
+        """One reason per source."""
+        named = run.sources_of(sources, frame)
+        targets = run.targets_of(target, "the target")
+        history, tape = self.history, self.tape()
+        if not history.spans:
+            raise run.never_entered()
+        if tape is not None:
+            history.variables = tuple(tape.watched_variables()) or history.variables
+        if self.graph is not None:
+            return symbolic.explain(self.graph, targets, named, history, lines.of_frame(frame))
+        assert self.log is not None
+        known = [self._source(self.log, source) for source in named]
+        outside = sourcing.Outside(run.users_frame(frame), named, history.outside)
+        return run.judge(self.log, targets, known, history, lines.of_frame(frame), outside.line)
+
+    def _source(self, log: Log, source: run.Named) -> Source:
+        cause, since = self.history.unwatched(component(source.value), run.key_of(source.value), log)
+        return run.source_of(log, source, cause, since)
+
+
 class ExplainingTape(tf.GradientTape):
     """A `tf.GradientTape` in every respect, with `explain`; made by `gw.GradientTape(...)`."""
 
     def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True, keep_values: bool = True):
         super().__init__(persistent=persistent, watch_accessed_variables=watch_accessed_variables)
-        self._single, self._keep_values = not persistent, keep_values
-        self._history = History(watch_accessed_variables)
-        self._log: Log | None = None
-        self._graph: Any = None
+        self._single = not persistent
+        self._companion = Companion(self, watch_accessed_variables, keep_values)
 
     def __enter__(self) -> ExplainingTape:
         super().__enter__()
         try:
-            self._open()
+            self._companion.open()
         except BaseException:
             super().__exit__(None, None, None)
             raise
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._close()
-        super().__exit__(*error)
+        try:
+            self._companion.close()
+        finally:
+            super().__exit__(*error)
 
-    def _open(self) -> None:
-        if tf.executing_eagerly():
-            self._log = recorder.begin(self._keep_values)
-        else:
-            self._graph = tf.compat.v1.get_default_graph()
-        self._history.begin(self._moment())
-
-    def _close(self) -> None:
-        self._ended()
-        if self._log is not None and recorder.current() is self._log:
-            recorder.end()
-
-    def _ended(self) -> None:
-        self._history.variables = tuple(self.watched_variables())
-        self._history.stop(self._moment())
-
-    def _moment(self) -> int:
-        """The number of the next node."""
-        if self._graph is not None:
-            return len(self._graph.get_operations())
-        return len(self._log.nodes) if self._log is not None else 0
-
+    @_as_it_is
     def watch(self, tensor: Any) -> None:
         """Watch a tensor or variable, as `tf.GradientTape.watch` does."""
         super().watch(tensor)
-        for part in tf.nest.flatten(tensor, expand_composites=False):
-            self._history.watched.setdefault(run.key_of(part), self._moment())
+        self._companion.watch(tensor)
 
+    @_as_it_is
     @contextmanager
     def stop_recording(self) -> Iterator[None]:
         """Stop recording for a while, as `tf.GradientTape.stop_recording` does."""
-        with super().stop_recording():
-            pause = [self._moment(), None]
-            self._history.pauses.append(pause)
-            try:
-                yield
-            finally:
-                pause[1] = self._moment()
+        with super().stop_recording(), self._companion.pause():
+            yield
 
+    @_as_it_is
     def reset(self) -> None:
         """Forget everything recorded, as `tf.GradientTape.reset` does."""
         super().reset()
-        self._history.stop(self._moment())
-        self._history.spans.clear()
-        self._history.watched.clear()
-        self._history.begin(self._moment())
+        self._companion.reset()
 
+    @_as_it_is
     def gradient(self, *args: Any, **kwargs: Any) -> Any:
         """The gradient, as `tf.GradientTape.gradient` gives it."""
         if self._single:
-            self._ended()
+            self._companion.ended()
         return super().gradient(*args, **kwargs)
 
+    @_as_it_is
     def explain(self, target: Any, sources: Any) -> list[Reason]:
         """Why the gradient of each source is what it is: one `Reason` each, in order.
 
@@ -157,22 +217,10 @@ class ExplainingTape(tf.GradientTape):
         >>> tape.explain(y, w)[0].cause
         'no-gradient'
 
-        Inside a traced function there are no values yet: a missing gradient is explained, a zero or NaN is not.
-        """
-        frame = sys._getframe(1)
-        named = run.sources_of(sources, frame)
-        targets = run.targets_of(target, "the target")
-        history = self._history
-        if not history.spans:
-            raise run.never_entered()
-        history.variables = tuple(self.watched_variables()) or history.variables
-        if self._graph is not None:
-            return symbolic.explain(self._graph, targets, named, history, lines.of_frame(frame))
-        assert self._log is not None
-        known = [self._source(self._log, source) for source in named]
-        outside = sourcing.Outside(frame, named, history.outside)
-        return run.judge(self._log, targets, known, history, lines.of_frame(frame), outside.line)
+        Inside a traced function there are no values yet: a missing gradient is explained, and a zero that the
+        graph itself shows; other zeros and NaN are not.
 
-    def _source(self, log: Log, source: run.Named) -> Source:
-        cause, since = self._history.unwatched(component(source.value), run.key_of(source.value), log)
-        return run.source_of(log, source, cause, since)
+        Raises:
+            GradwrightError: the target or a source is no tensor, or the tape never recorded.
+        """
+        return self._companion.explain(target, sources, sys._getframe(1))
