@@ -1,0 +1,155 @@
+"""One autograd.Function for every call of a rule.
+
+The forward has run before, recorded by torch itself; the Function stands on its outputs. Its inputs are the
+arguments, the captured tensors that want a gradient, and the residuals: what the user's grad has captured. All of
+them are saved as torch wants it, and the grad is rebuilt around what torch hands back, so that second derivatives
+follow the rule through its output and torch's own record through the residuals.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from typing import Any
+
+import torch
+
+from gradwright.frameworks import torch_forward, torch_reads
+from gradwright.frameworks import torch_private as private
+from gradwright.frameworks.closures import Walk, cells_of
+from gradwright.frameworks.torch import seam
+from gradwright.outputs import Outputs
+from gradwright.rule import Pullback, Rule
+from gradwright.signature import Bound
+
+
+class Held:
+    """Stands in a closure for a tensor that torch saves."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, index: int):
+        self.index = index
+
+
+_HELD = Walk(lambda value: isinstance(value, Held))
+
+
+class Record:
+    """A call: its pullback with an emptied grad, and which saved tensor belongs where in it.
+
+    The Function's tensors are: outputs handed in, inputs that get a gradient, residuals.
+    """
+
+    def __init__(self, pullback: Pullback, outputs: list[Any], inputs: list[Any], closed: frozenset[int]):
+        walk = Walk(lambda value: isinstance(value, torch.Tensor), closed=closed)
+        captured = [tensor for _, tensor in walk.find(pullback.grad)]
+        known = {id(t) for t in [*inputs, *outputs]}
+        residuals = [t for t in captured if id(t) not in known]
+        places = {id(t): i for i, t in enumerate([*inputs, *residuals])}
+        behind = {id(t): i for i, t in enumerate(outputs)}
+        # An output that is an argument handed through is, to grad, the argument.
+        self.saved = [(True, places[id(t)]) if id(t) in places else (False, behind[id(t)]) for t in captured]
+        index = {id(t): i for i, t in enumerate(captured)}
+        self.pullback = pullback
+        pullback.grad = walk.put(pullback.grad, lambda tensor: Held(index[id(tensor)]))
+        self.tensors = [*inputs, *residuals]
+        self.handed, self.inputs, self.residuals = 0, len(inputs), len(residuals)
+        self.dead = [i for i, space in enumerate(pullback.output_spaces) if space.kind == "none"]
+        self.outputs: list[Any] = []
+        self.devices = [t.device for t in outputs]
+        self.autocast = autocast_now(self.devices)
+
+    def apply(self, outputs: list[Any]) -> tuple[Any, ...]:
+        """Put the Function on the record.
+
+        Outputs that are inputs of a Function cannot be changed in place afterwards, so they are handed over beside
+        it; torch.func has to see them as inputs.
+        """
+        tensors, self.tensors = self.tensors, []
+        if private.transformed():
+            self.handed = len(outputs)
+            return Call.apply(self, *outputs, *tensors)
+        self.outputs = outputs
+        return Call.apply(self, *tensors)
+
+    def filled(self, saved: Any) -> Pullback:
+        """The pullback with these tensors in its grad."""
+        made = copy.copy(self.pullback)
+        made.grad = _HELD.put(made.grad, lambda held: saved[held.index])
+        return made
+
+
+def autocast_now(devices: list[Any]) -> tuple[str, bool, Any]:
+    """The state of autocast, to be there again in the backward."""
+    kind = devices[0].type if devices else "cpu"
+    if not torch.amp.is_autocast_available(kind):
+        return kind, False, None
+    return kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
+
+
+@contextlib.contextmanager
+def autocasting(state: tuple[str, bool, Any]) -> Any:
+    """Autocast as it was."""
+    kind, enabled, dtype = state
+    if not enabled and (not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind)):
+        yield
+        return
+    with torch.autocast(kind, dtype=dtype, enabled=enabled):
+        yield
+
+
+class Call(torch.autograd.Function):
+    """Hands the outputs through; its derivative is the rule's."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(record: Record, *tensors: Any) -> Any:
+        """Give the outputs that the rule's forward has made."""
+        if record.handed:
+            return tuple(t.clone() for t in tensors[: record.handed])
+        outputs, record.outputs = record.outputs, []
+        return tuple(outputs)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Let torch save what the rule's grad has captured."""
+        record, *tensors = inputs
+        ctx.record = record
+        given = tensors[record.handed :]
+        saved = [given[place] if is_input else output[place] for is_input, place in record.saved]
+        ctx.save_for_backward(*saved)
+        ctx.save_for_forward(*saved)
+        ctx.mark_non_differentiable(*(output[i] for i in record.dead))
+
+    @staticmethod
+    def backward(ctx: Any, *upstreams: Any) -> Any:
+        """Pull back by the rule; residuals and handed outputs have no part in it."""
+        record = ctx.record
+        with autocasting(record.autocast):
+            gradients = record.filled(ctx.saved_tensors)(list(upstreams))
+        return (None, *[None] * record.handed, *gradients, *[None] * record.residuals)
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, *tangents: Any) -> Any:
+        """Push forward by the rule's own jvp or by the transpose of its pullback."""
+        record = ctx.record
+        given = list(tangents[record.handed : record.handed + record.inputs])
+        with autocasting(record.autocast), private.forward_mode_on():
+            saved = [private.without_tangent(tensor) for tensor in ctx.saved_tensors]
+            return tuple(torch_forward.push(record.filled(saved), given, record.devices))
+
+
+def record(rule: Rule, bound: Bound, outputs: Outputs, grad: Any, reads: list[Any]) -> Any:
+    """Put a call on torch's record and give its output."""
+    pullback = Pullback.of(rule, bound, outputs, grad, reads, seam)
+    made = [outputs.leaves[i] for i in outputs.tensors]
+    outputs.forget()
+    if not made:
+        return outputs.rebuild([])
+    inputs = [*bound.tensors(), *pullback.variables]
+    call = Record(pullback, made, inputs, cells_of(rule.pair))
+    results = call.apply([t.detach() for t in made])
+    torch_reads.made_by_rule(list(results))
+    return outputs.rebuild(list(results))

@@ -1,0 +1,58 @@
+"""The few private names of torch that are used, each behind what it tells, each with an answer where it is missing."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import torch
+
+
+def transformed() -> bool:
+    """Whether a transform of torch.func is running (vmap, grad, jvp); True where torch does not tell."""
+    ask = getattr(torch._C, "_are_functorch_transforms_active", None)
+    return True if ask is None else bool(ask())
+
+
+def dual() -> bool:
+    """Whether forward mode may be on; True where torch does not tell."""
+    return getattr(torch.autograd.forward_ad, "_current_level", 0) >= 0
+
+
+def moment() -> int | None:
+    """The number that the next recorded operation of this thread gets; None where torch does not tell."""
+    ask = getattr(torch._C._autograd, "_get_sequence_nr", None)
+    return None if ask is None else int(ask())
+
+
+def recorded_since(tensor: Any, start: int | None) -> bool:
+    """Whether a tensor comes from an operation that was recorded after a moment; False where torch does not tell."""
+    number = getattr(tensor.grad_fn, "_sequence_nr", None)
+    return start is not None and number is not None and number() >= start
+
+
+def bare(tensor: Any) -> Any:
+    """The plain tensor behind the wrappers of torch.func, batch axes and all."""
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = functorch.get_unwrapped(tensor)
+    return tensor
+
+
+def forward_mode_on() -> Any:
+    """A scope in which forward mode is on.
+
+    torch turns it off inside the jvp of a Function; under torch.func a second forward derivative would then be zero
+    without a word. Outside torch.func there is one level of forward mode only, and it must stay off.
+    """
+    switch = getattr(torch.autograd.forward_ad, "_set_fwd_grad_enabled", None)
+    if not transformed():
+        return contextlib.nullcontext()
+    if switch is None:
+        raise NotImplementedError
+    return switch(True)
+
+
+def without_tangent(tensor: Any) -> Any:
+    """The primal of a tensor that may carry a tangent of the transform that is being worked on."""
+    return torch.autograd.forward_ad.unpack_dual(tensor, level=0).primal if transformed() else tensor
