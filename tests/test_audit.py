@@ -430,6 +430,40 @@ def test_a_hostile_argument_does_not_disturb_the_program():
     assert outputs[0].numpy().tolist() == [2.0]
 
 
+def test_a_call_that_raises_is_forgotten_and_the_next_that_works_is_met():
+    state = {"ready": False}
+
+    @tf.custom_gradient
+    def moody(x):
+        if not state["ready"]:
+            raise ValueError("not today")
+        return double(x)
+
+    @gw.custom_gradient
+    def strict(x):
+        if not state["ready"]:
+            raise ValueError("not today")
+        return double(x)
+
+    def program():
+        for ready in (False, True):
+            state["ready"] = ready
+            for rule in (moody, strict):
+                try:
+                    rule(tf.constant([1.0]))
+                except ValueError:
+                    assert not ready
+
+    assert [m.rule.name for m in meetings(program).meetings] == ["moody", "strict"]
+
+
+def test_ready_rules_stand_where_the_program_calls_them():
+    watch = meetings(lambda: gw.ops.reverse(tf.constant([1.0])))
+    (finding,) = audit.prove_meetings(watch.take())
+    assert (finding.rule, finding.verdict) == ("reverse", "right")
+    assert "test_audit.py:" in finding.where
+
+
 def test_nothing_stays_watched_after_an_error():
     kind = tf_audit.rule_class()
     before = kind.__call__, type(gw.custom_gradient(double)).__call__, sys.meta_path[:]

@@ -125,8 +125,15 @@ def place(function: Any, where: str = "") -> tuple[str, int]:
     code = code_of(function)
     file, _, line = where.rpartition(":")
     if code is None or (file and os.path.basename(code.co_filename) != os.path.basename(file)):
-        return (file or "?", int(line) if line.isdigit() else 0)
+        return (full_path(file) if file else "?", int(line) if line.isdigit() else 0)
     return code.co_filename, int(line) if line.isdigit() else line_of(code)
+
+
+def full_path(name: str) -> str:
+    """The path of a loaded file of this name; the user's before a library's, the name itself if none is loaded."""
+    files = (getattr(module, "__file__", None) or "" for module in list(sys.modules.values()))
+    paths = [os.path.abspath(file) for file in files if os.path.basename(file) == name]
+    return next((p for p in paths if "site-packages" not in p), paths[0] if paths else name)
 
 
 def code_of(function: Any) -> types.CodeType | None:

@@ -6,6 +6,7 @@ is kept of each rule and signature are the inputs of its first call; they are pr
 
 from __future__ import annotations
 
+import functools
 import importlib.abc
 import importlib.util
 import os
@@ -20,7 +21,7 @@ from gradwright.check import met
 from gradwright.check.found import Found, found, is_inside_framework, pair_of
 from gradwright.frameworks import tf_audit
 
-OWN_FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+LIBRARIES = (os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), ""),)
 
 PER_PLACE = 24
 """How many rules and signatures of one place in the source are kept; a program may make a new rule at each step."""
@@ -52,36 +53,49 @@ class Watch:
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _paused: threading.local = field(default_factory=threading.local)
 
-    def met(self, rule: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Take note of a call. Never raises: the program must not suffer from being watched."""
+    def met(self, rule: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], None] | None:
+        """Take note of a call; returns how to forget it. Never raises: the program must not suffer from it."""
         if getattr(self._paused, "on", False):
-            return
+            return None
         try:
             shape = (met.signature(args), met.signature(kwargs) if kwargs else None)
             known = self._known.get(id(rule))
-            if known is None or shape not in known[1]:
-                self._remember(rule, shape, args, kwargs)
+            return self._remember(rule, shape, args, kwargs) if known is None or shape not in known[1] else None
         except Exception:  # an argument with a hostile __eq__, shape or dtype: the call goes on unwatched
-            return
+            return None
 
-    def _remember(self, rule: Any, shape: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _remember(
+        self, rule: Any, shape: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Callable[[], None] | None:
         with self._lock:
             key = (met.facts(pair_of(rule)), shape)
             if key in self._seen:
-                return
+                return None
+            place = located(rule)
+            if is_inside_framework(place) and not self.inside:
+                return None
             self._seen.add(key)
-            self._admit(located(rule), shape, args, kwargs)
+            meeting = self._admitted(place, shape, args, kwargs)
+        return functools.partial(self._forget, meeting, key, shape) if meeting else None
 
-    def _admit(self, rule: Found, shape: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if is_inside_framework(rule) and not self.inside:
-            return
+    def _admitted(self, rule: Found, shape: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Meeting | None:
         count = self._per_place[rule.where] = self._per_place.get(rule.where, 0) + 1
         if count > PER_PLACE:
             self.left_out[rule.where] = count - PER_PLACE
-            return
+            return None
+        meeting = Meeting(rule, *self._kept(args, kwargs))
         # Keeping the rule keeps its id from being given to another one.
         self._known.setdefault(id(rule.rule), (rule.rule, set()))[1].add(shape)
-        self.meetings.append(Meeting(rule, *self._kept(args, kwargs)))
+        self.meetings.append(meeting)
+        return meeting
+
+    def _forget(self, meeting: Meeting, key: Any, shape: Any) -> None:
+        """The call raised: these inputs are not ones that the rule takes."""
+        with self._lock:
+            self._seen.discard(key)
+            self._known[id(meeting.rule.rule)][1].discard(shape)
+            self._per_place[meeting.rule.where] -= 1
+            self.meetings = [other for other in self.meetings if other is not meeting]
 
     def _kept(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         size = met.size_in_bytes((args, kwargs))
@@ -107,14 +121,14 @@ class Watch:
 
 
 def located(rule: Any) -> Found:
-    """The rule with its place; the framework's own function that the user made a rule of stands where it is called."""
+    """The rule with its place. What the user made of a function of a library's stands where the user calls it."""
     place = found(rule)
-    if not is_inside_framework(place) or "(" not in place.name:
+    ready = place.kind == "gradwright" or "(" in place.name
+    if not ready or not place.file.startswith(LIBRARIES + tf_audit.framework_folders()):
         return place
     frame = sys._getframe()
-    while frame and not (frame.f_code.co_name == "__call__" and frame.f_code.co_filename.startswith(OWN_FOLDER)):
+    while frame and frame.f_code.co_filename.startswith(LIBRARIES + tf_audit.framework_folders()):
         frame = frame.f_back
-    frame = frame and frame.f_back
     return replace(place, file=frame.f_code.co_filename, line=frame.f_lineno) if frame else place
 
 
@@ -145,8 +159,13 @@ def own_rules_called(noted: tf_audit.Met) -> Iterator[None]:
     original = kind.__call__
 
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
-        noted(self, args, kwargs)
-        return original(self, *args, **kwargs)
+        forget = noted(self, args, kwargs)
+        try:
+            return original(self, *args, **kwargs)
+        except BaseException:
+            if forget is not None:
+                forget()
+            raise
 
     kind.__call__ = __call__
     try:

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-Met = Callable[[Any, tuple[Any, ...], dict[str, Any]], None]
+Met = Callable[[Any, tuple[Any, ...], dict[str, Any]], Callable[[], None] | None]
+"""Told of a call before it is made. What it returns, if anything, is called when the call raises."""
 
 HOME = "tensorflow.python.ops.custom_gradient"
 
@@ -74,8 +75,13 @@ def _class_watched(kind: Any, met: Met) -> Iterator[None]:
     original, met = kind.__call__, unconverted(met)
 
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
-        met(self, args, kwargs)
-        return original(self, *args, **kwargs)
+        forget = met(self, args, kwargs)
+        try:
+            return original(self, *args, **kwargs)
+        except BaseException:
+            if forget is not None:
+                forget()
+            raise
 
     # AutoGraph leaves TensorFlow's own callables alone, and tells them by their module: a rule's body must not become
     # converted code because it is watched.
