@@ -2,7 +2,8 @@
 
 TensorFlow tells neither how many tapes and accumulators are active nor in which order variables are read (its
 watcher keeps a set). Both are learnt by standing in front of four functions of `tensorflow.python.eager`, which
-are called unchanged; where they are missing, a rule takes the slower way that needs neither.
+are called unchanged, and behind one attribute of variables; where they are missing, a rule takes the slower way that
+needs neither.
 """
 
 from __future__ import annotations
@@ -47,14 +48,44 @@ def _heard(function: Callable[..., Any]) -> Callable[..., Any]:
     """`variable_accessed`, with the reading told to the rules whose forward is running."""
 
     def heard(variable: Any) -> Any:
-        for reads in thread.readers:
-            for one in _resolved(variable):
-                if all(one is not other for other in reads):
-                    reads.append(one)
+        if thread.readers:
+            _tell(variable)
         return function(variable)
 
     heard.__wrapped__ = function  # type: ignore[attr-defined]
     return heard
+
+
+def _tell(variable: Any) -> None:
+    """Tell the rules whose forward is running that a variable is read."""
+    for reads in thread.readers:
+        for one in _resolved(variable):
+            if all(one is not other for other in reads):
+                reads.append(one)
+
+
+class _Asked:
+    """The attribute that TensorFlow's C++ code looks at when an eager op (`x @ w`) reads a variable by itself.
+
+    That is the only sign of such a reading; python code asks by the property `trainable`, which goes round it.
+    """
+
+    def __get__(self, variable: Any, owner: type | None = None) -> Any:
+        if variable is None:
+            return self
+        if thread.readers:
+            _tell(variable)
+        return _own_trainable(variable)
+
+    def __set__(self, variable: Any, value: Any) -> None:
+        variable.__dict__["_trainable"] = value
+
+
+def _own_trainable(variable: Any) -> Any:
+    try:
+        return variable.__dict__["_trainable"]
+    except KeyError:
+        raise AttributeError("_trainable") from None
 
 
 def _resolved(variable: Any) -> list[Any]:
@@ -80,6 +111,9 @@ def _install() -> bool:
     for owner, name, step in places:
         setattr(owner, name, _counted(getattr(owner, name), step))
     resource_variable_ops.variable_accessed = _heard(resource_variable_ops.variable_accessed)
+    variable = resource_variable_ops.BaseResourceVariable
+    variable._trainable = _Asked()
+    variable.trainable = property(_own_trainable, doc=variable.trainable.__doc__)
     return True
 
 
