@@ -94,12 +94,18 @@ def _of_function(
     backend = backend_of(f, args, kwargs)
     shown = forward or (f.call if hasattr(f, "call") and hasattr(f, "trainable_weights") else f)
     shown = f.__self__.forward if _is_torch_function(f) else shown
-    call = _without_context(f, shown, args, kwargs) if _is_torch_function(f) else Call.bind(shown, args, kwargs)
+    call = (
+        _without_context(f, shown, args, kwargs) if _is_torch_function(f) else Call.bind(shown, args, kwargs, keep=True)
+    )
     source = f.__self__ if _is_torch_function(f) else f
     subject = Subject(name_of(source), where_of(shown), backend, call, f, forward)
+    subject.state = backend.state_of(f)
     _find_slots(subject)
     returned: list[Any] = []
+    before = subject.state()
     _find_variables(subject, lambda a, k: returned.append(f(*a, **k)))
+    backend.restore(before)
+    subject.kept = subject.state()
     if is_pair(returned[0]):
         subject.pair, subject.forward, subject.strict = f, lambda *a, **k: f(*a, **k)[0], False
     return subject

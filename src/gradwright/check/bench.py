@@ -11,6 +11,7 @@ import numpy as np
 
 from gradwright.check.numeric import epsilon
 from gradwright.check.openers import differentiable, open_subject
+from gradwright.check.seeds import sow
 from gradwright.check.subject import Opened, Subject, double, wide
 
 Arrays = list[np.ndarray]
@@ -47,7 +48,7 @@ class Bench:
     def open(self, values: Arrays, precise: bool | None = None) -> Opened:
         """Run the subject with its rule; each pull is counted."""
         self.counts["forward"] += 1
-        self._reseed()
+        self.reseed()
         precise = self.precise_rule if precise is None else precise
         around = functools.partial(self.subject.backend.context, precise)
         with self._written(values), around():
@@ -59,12 +60,12 @@ class Bench:
             with self._written(values), around():
                 return inner(upstreams)
 
-        return Opened(opened.outputs, opened.dtypes, pull)
+        return Opened(opened.outputs, opened.dtypes, pull, opened.inputs, opened.pushes)
 
     def forward(self, values: Arrays) -> Arrays:
         """The differentiable outputs, in the best precision there is."""
         self.counts["forward"] += 1
-        self._reseed()
+        self.reseed()
         if self.lifted:
             return self.lifted.forward(values)
         subject = self.subject
@@ -77,7 +78,7 @@ class Bench:
     def reference(self, values: Arrays, upstreams: Arrays) -> list[np.ndarray | None]:
         """The framework's own derivative of the forward (or of the named reference), pulled back."""
         self.counts["reference"] += 1
-        self._reseed()
+        self.reseed()
         if self.lifted and self.other is None:
             return self.lifted.gradients(values, upstreams)
         subject, backend = self.subject, self.subject.backend
@@ -152,9 +153,12 @@ class Bench:
         except Exception:
             return None
 
-    def _reseed(self) -> None:
+    def reseed(self) -> None:
+        """Before each evaluation: a layer's own state as it was, and the same random numbers where it draws any."""
+        if self.subject.kept:
+            self.subject.backend.restore(self.subject.kept)
         if self.seed is not None:
-            self.subject.backend.seed(self.seed)
+            sow(self.subject.backend, self.seed)
 
     @contextlib.contextmanager
     def _written(self, values: Arrays) -> Iterator[None]:

@@ -16,6 +16,18 @@ if TYPE_CHECKING:
     from gradwright.check.examine import Examination
     from gradwright.check.sample import Sample
 
+
+def untouched(examination: Examination, sample: Sample) -> list[Fault]:
+    """Neither the forward nor the pullback writes into its inputs."""
+    subject = examination.subject
+    faults = []
+    for leaf, tensor, value in zip(subject.arguments, sample.opened.inputs, sample.point, strict=False):
+        if not np.array_equal(subject.backend.numpy(tensor), value, equal_nan=True):
+            said = f"the rule writes into its input `{leaf.name}`: the values are others after the call"
+            faults.append(Fault("value", leaf.name, said, f"work on a copy of {leaf.name}", subject.where))
+    return faults
+
+
 Gradients = list[np.ndarray | None]
 REPEATS = 2
 
@@ -53,14 +65,14 @@ def linear(examination: Examination, sample: Sample) -> list[Fault]:
     second = sample.opened.pull(other).gradients
     large = sample.opened.pull([1024.0 * u for u in sample.upstreams]).gradients
     small = sample.opened.pull([2.0**-20 * u for u in sample.upstreams]).gradients
+    fourfold = sample.opened.pull([4.0 * u for u in sample.upstreams]).gradients
     zero = sample.opened.pull([np.zeros_like(u) for u in sample.upstreams]).gradients
     faults = []
     for i in range(len(examination.subject.leaves)):
         g, h = sample.answer.gradients[i], second[i]
         if g is None or h is None or not np.isfinite(g).all():
             continue
-        if short_format(g, sample.expected[i] if sample.expected else None, bench.rule_eps):
-            continue
+        short = short_format(g, sample.expected[i] if sample.expected else None, bench.rule_eps)
         noise = sample.noise[i] if sample.noise else np.zeros(g.shape)
         laws = (
             (-3.0, mixed[i], 0.37 * h - 3.0 * g, np.abs(h) + 3 * np.abs(g), 4.0),
@@ -70,6 +82,9 @@ def linear(examination: Examination, sample: Sample) -> list[Fault]:
             (2.0**-20, small[i], 2.0**-20 * g, 2.0**-20 * np.abs(g), 2.0**-20),
             (0.0, zero[i], 0.0 * g, 0.0 * np.abs(g), 0.0),
         )
+        if short:
+            # Rounding commutes with powers of two, and with nothing else.
+            laws = ((4.0, fourfold[i], 4.0 * g, 4.0 * np.abs(g), 4.0),)
         broken = [scale for scale, got, due, size, k in laws if _breaks(got, due, size, noise * k, bench.rule_eps)]
         if broken:
             faults.append(_broken(examination, sample, i, broken[0]))
@@ -112,6 +127,7 @@ def _ignored(sample: Sample, leaf: int) -> bool:
 
 def clauses(examination: Examination, sample: Sample) -> Iterator[tuple[str, list[Fault]]]:
     """Each clause of the contract with the faults it found."""
+    yield "inputs untouched", untouched(examination, sample)
     random = deterministic(examination, sample)
     yield "deterministic", random
     if not random:

@@ -8,12 +8,17 @@ import numpy as np
 
 from gradwright.check.bench import Arrays, Bench
 from gradwright.check.contract import clauses
+from gradwright.check.forward import adjoint
 from gradwright.check.localise import confirmed
+from gradwright.check.modes import same_in
+from gradwright.check.native import in_own_precision
+from gradwright.check.numeric import normal
 from gradwright.check.oracle import Oracle, choose
+from gradwright.check.order import second_order
 from gradwright.check.report import Evidence, Fault, Report
 from gradwright.check.sample import Sample, beside, judge, rounded, take
 from gradwright.check.search import search
-from gradwright.check.subject import Refused, Subject
+from gradwright.check.subject import Opened, Refused, Subject
 
 
 class Examination:
@@ -26,27 +31,25 @@ class Examination:
         self.oracle = Oracle("none", "", None)
         self.strengths: list[float] = []
 
-    def run(self, contract: bool) -> Report:
+    def run(self, contract: bool, modes: list[str], order: int) -> Report:
         """The whole proof."""
         try:
-            self._prove(contract)
+            self._prove(contract, modes, order)
         except Refused as refused:
             self.report.faults.append(refused.fault)
         self._close()
         return self.report
 
-    def _prove(self, contract: bool) -> None:
+    def _prove(self, contract: bool, modes: list[str], order: int) -> None:
         if not self.subject.leaves:
             self.report.reason = "nothing to differentiate: no float argument and no trainable variable"
             return
-        point = self.subject.values()
-        first = self._native(point)
-        if first is None:
+        native = self._native(self.subject.values())
+        if native is None:
             return
-        self.bench.choose_precision(point, first.opened.outputs)
-        point = rounded(point, [leaf.dtype for leaf in self.subject.leaves], self.bench.precise_rule)
-        near = beside(point, self.bench, self.rng)
-        self.samples = [s for s in (self._sample(point), self._sample(near)) if s]
+        self.bench.choose_precision(native.point, native.opened.outputs)
+        near = beside(native.point, self.bench, self.rng)
+        self.samples = [s for s in (self._sample(native.point, native.upstreams), self._sample(near)) if s]
         last = self.samples[-1]
         self.oracle = choose(self.bench, last.point, last.upstreams, self.surrogate, self.rng)
         for sample in self.samples:
@@ -54,6 +57,28 @@ class Examination:
         if not (contract and self._contract(last)):
             self._values()
         self._weigh()
+        if contract:
+            self.report.faults += in_own_precision(self, native, self.samples[0])
+        if not self.report.faults:
+            self._beyond(native, last, modes if contract else [], order)
+
+    def _beyond(self, native: Sample, last: Sample, modes: list[str], order: int) -> None:
+        """Other modes, forward mode and the second order: judged once the first order is right."""
+        if self.samples[0].noise:
+            native.noise = self.samples[0].noise
+        for mode in [m for m in modes if m in self.subject.backend.modes()]:
+            self.report.faults += same_in(self, native, mode)
+        if "forward" in modes or last.opened.pushes:
+            self._clause("forward and reverse adjoint", adjoint(self, last, "forward" in modes))
+        if order == 2 or "second-order" in modes:
+            self._clause("second order", second_order(self, last))
+
+    def _clause(self, clause: str, faults: list[Fault]) -> None:
+        label = faults[0].label if faults else None
+        refused = any(note.label in ("forward-mode", "second-order") for note in self.report.notes)
+        if label is None and not refused:
+            self.report.proven.append(clause)
+        self.report.faults += faults
 
     def _contract(self, sample: Sample) -> bool:
         """Try the contract's clauses; True when a broken one makes the values meaningless."""
@@ -66,22 +91,37 @@ class Examination:
 
     def _native(self, point: Arrays) -> Sample | None:
         """The rule as the user calls it: its form is judged here."""
-        opened = self.bench.open(point, precise=False)
+        opened = self._repeatable(point)
+        if opened is None:
+            return None
         if not opened.outputs:
             self.report.reason = "nothing to differentiate: no float output"
             return None
         if not all(np.isfinite(y).all() for y in opened.outputs):
             self.report.reason = "the forward gives NaN or Inf at this point, so there is no derivative to compare with"
             return None
-        upstreams = rounded([self.rng.standard_normal(y.shape) for y in opened.outputs], opened.dtypes, False)
+        upstreams = rounded([normal(self.rng, y) for y in opened.outputs], opened.dtypes, False)
         answer = opened.pull(upstreams)
         self.report.faults += answer.faults
         self.report.notes += answer.repairs
         return Sample(point, opened, upstreams, answer)
 
-    def _sample(self, point: Arrays) -> Sample | None:
+    def _repeatable(self, point: Arrays) -> Opened | None:
+        """A run that repeats; a random forward gets its seed fixed."""
+        first, again = self.bench.open(point, precise=False), self.bench.open(point, precise=False)
+        if _alike(first, again):
+            return first
+        self.bench.seed = int(self.rng.integers(1, 2**31))
+        first, again = self.bench.open(point, precise=False), self.bench.open(point, precise=False)
+        if _alike(first, again):
+            self.report.notes.append(Fault("random", None, "the forward is random; it was judged with its seed fixed"))
+            return first
+        self.report.reason = "the forward is random and does not follow the framework's seed: it has no one derivative"
+        return None
+
+    def _sample(self, point: Arrays, upstreams: Arrays | None = None) -> Sample | None:
         try:
-            sample = take(self.bench, point, self.rng)
+            sample = take(self.bench, point, self.rng, upstreams)
         except Refused:
             raise
         except Exception:
@@ -113,7 +153,8 @@ class Examination:
     def _weigh(self) -> None:
         """Undecided where a mistake that matters could have passed unseen."""
         limit = 1e-4 if self.bench.native_eps < 1e-12 else 1e-2 if self.bench.native_eps < 1e-5 else 1e-1
-        blind = [s for s in self.strengths if not s <= limit]
+        seen = [c.detectable for s in self.samples[-1:] for c in s.comparisons if c.detectable is not None]
+        blind = [s for s in [*self.strengths, *seen] if not s <= limit]
         if blind and not self.report.faults and not self.report.reason:
             self.report.reason = (
                 f"a relative error up to {max(blind):.1g} could not be told from the function's own noise"
@@ -150,3 +191,9 @@ class Examination:
                 )
             rows.append(row)
         return rows
+
+
+def _alike(first: Opened, again: Opened) -> bool:
+    """Whether two runs gave the same outputs, up to the order in which threads add."""
+    pairs = list(zip(first.outputs, again.outputs, strict=True))
+    return all(a.shape == b.shape and np.allclose(a, b, rtol=1e-4, atol=1e-30, equal_nan=True) for a, b in pairs)

@@ -31,20 +31,27 @@ class Call:
     slots: list[Slot] = field(default_factory=list)
 
     @classmethod
-    def bind(cls, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-        """Bind and name; keywords that may stand in a position move there. Raises TypeError when they do not fit."""
+    def bind(cls, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], keep: bool = False) -> Call:
+        """Bind and name. Keywords that may stand in a position move there, unless the call is to be kept as it is.
+
+        Raises TypeError when the arguments do not fit the signature.
+        """
         signature = _signature(fn)
         if signature is None:
             slots = [slot for i, value in enumerate(args) for slot in walk(f"args[{i}]", value)]
             return cls(args, kwargs, slots + [slot for key in kwargs for slot in walk(key, kwargs[key])])
         bound = signature.bind(*args, **kwargs)
         slots = []
-        for name, value in bound.arguments.items():
+        places = list(bound.arguments.items())
+        if keep:
+            # The order of `fill`: what was given by position first, then the keywords as they were written.
+            places.sort(key=lambda item: list(kwargs).index(item[0]) + len(places) if item[0] in kwargs else 0)
+        for name, value in places:
             if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
                 slots += [slot for key in value for slot in walk(key, value[key])]
             else:
                 slots += walk(name, value)
-        return cls(bound.args, bound.kwargs, slots)
+        return cls(args, kwargs, slots) if keep else cls(bound.args, bound.kwargs, slots)
 
     def fill(self, values: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments with their leaves, in order, replaced."""

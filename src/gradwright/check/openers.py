@@ -30,6 +30,12 @@ def differentiable(dtype: str) -> bool:
 def open_subject(subject: Subject, values: list[np.ndarray], precise: bool) -> Opened:
     """Run the subject at these values (in double precision if `precise`); `Refused` when its rule cannot be used."""
     tensors = subject.tensors(values, precise)
+    opened = _open(subject, tensors)
+    opened.inputs = tensors
+    return opened
+
+
+def _open(subject: Subject, tensors: list[Any]) -> Opened:
     if subject.rule is not None:
         return _open_rule(subject, tensors)
     if subject.pair is not None:
@@ -119,7 +125,9 @@ def _flat(inputs: Any) -> list[Any]:
 def _open_rule(subject: Subject, tensors: list[Any]) -> Opened:
     args, kwargs = subject.fill(tensors)
     call = subject.rule.open(*args, **kwargs)
-    return _opened(subject, list(call.outputs), lambda ups: _answer_of_rule(subject, call, ups))
+    opened = _opened(subject, list(call.outputs), lambda ups: _answer_of_rule(subject, call, ups))
+    opened.pushes = callable(getattr(call.grad, "jvp", None))
+    return opened
 
 
 def _answer_of_rule(subject: Subject, call: Any, upstreams: list[Any]) -> Answer:

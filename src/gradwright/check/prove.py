@@ -10,7 +10,9 @@ import numpy as np
 from gradwright.check.adapt import adapt
 from gradwright.check.bench import Bench
 from gradwright.check.examine import Examination
+from gradwright.check.modes import chosen
 from gradwright.check.report import Report
+from gradwright.check.seeds import kept
 
 
 def check(
@@ -38,9 +40,26 @@ def check(
     Raises TypeError or ValueError when the arguments cannot be those of `f`.
     """
     rng = np.random.default_rng(0 if seed is None else seed)
-    subject = adapt(f, args, kwargs)
-    bench = Bench(subject, _reference(subject.surrogate if like is None else like))
-    return Examination(subject, bench, rng, subject.surrogate if like is None else like).run(contract)
+    if order not in (1, 2):
+        raise ValueError(f"order must be 1 or 2, not {order!r}")
+    subject = adapt(f, *example_of(f, args, kwargs))
+    wanted = chosen(subject, modes)
+    surrogate = subject.surrogate if like is None else like
+    bench = Bench(subject, _reference(surrogate))
+    with kept(subject.backend):
+        try:
+            return Examination(subject, bench, rng, surrogate).run(contract, wanted, order)
+        finally:
+            subject.backend.restore(subject.kept)
+
+
+def example_of(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments given, or those of the rule's own example where none are."""
+    example = getattr(getattr(f, "options", None), "example", None)
+    if args or kwargs or not callable(example):
+        return args, kwargs
+    made = example()
+    return (tuple(made) if isinstance(made, (tuple, list)) else (made,)), {}
 
 
 def _reference(surrogate: Any) -> Callable[..., Any] | None:

@@ -48,10 +48,11 @@ def _to(value: np.ndarray, dtype: str) -> np.ndarray:
     return value.astype(dtype).astype(wide)
 
 
-def take(bench: Bench, point: Arrays, rng: np.random.Generator, seen: dict[str, list[float]] | None = None) -> Sample:
-    """Run the subject at a point and pull one random upstream back."""
+def take(bench: Bench, point: Arrays, rng: np.random.Generator, upstreams: Arrays | None = None) -> Sample:
+    """Run the subject at a point and pull one upstream back, a random one unless given."""
     opened = bench.open(point)
-    upstreams = rounded([normal(rng, y) for y in opened.outputs], opened.dtypes, bench.precise_rule)
+    if upstreams is None:
+        upstreams = rounded([normal(rng, y) for y in opened.outputs], opened.dtypes, bench.precise_rule)
     return Sample(point, opened, upstreams, opened.pull(upstreams))
 
 

@@ -32,6 +32,8 @@ class Opened:
     outputs: list[np.ndarray]
     dtypes: list[str]
     pull: Callable[[list[np.ndarray]], Answer]
+    inputs: list[Any] = field(default_factory=list)
+    pushes: bool = False
 
 
 class Refused(Exception):
@@ -63,7 +65,8 @@ class Subject:
     slots: list[int] = field(default_factory=list)
     leaves: list[Leaf] = field(default_factory=list)
     variables: list[Any] = field(default_factory=list)
-    wants_variables: bool = True
+    kept: list[tuple[Any, Any]] = field(default_factory=list)
+    state: Callable[[], list[tuple[Any, Any]]] = lambda: []
 
     @property
     def code(self) -> Code:

@@ -67,6 +67,54 @@ class Jax(NumPy):
 
         return outputs, pull
 
+    def modes(self) -> dict[str, tuple[str, Callable[..., list[Any]]]]:
+        """The modes by name: what each is, and how to take gradients in it."""
+        import jax
+        import jax.numpy as jnp
+
+        def reverse(fn: Callable[..., Any], xs: list[Any], ups: list[Any]) -> list[Any]:
+            outputs, pull = self.vjp(fn, xs, [])
+            given = iter(ups)
+            return pull([next(given) if np.issubdtype(y.dtype, np.inexact) else None for y in outputs])
+
+        def jitted(fn: Callable[..., Any], xs: list[Any], _: list[Any], ups: list[Any]) -> list[Any]:
+            return reverse(jax.jit(fn), xs, ups)
+
+        def mapped(fn: Callable[..., Any], xs: list[Any], _: list[Any], ups: list[Any]) -> list[Any]:
+            over = lambda *xs: [
+                y[0] for y in jax.vmap(lambda *p: self.flatten(fn(*p)))(*[jnp.stack([x, x]) for x in xs])
+            ]
+            return reverse(over, xs, ups)
+
+        return {
+            "eager": ("jax.vjp", lambda fn, xs, _, ups: reverse(fn, xs, ups)),
+            "jit": ("jax.vjp of jax.jit", jitted),
+            "vectorized": ("jax.vjp of jax.vmap", mapped),
+        }
+
+    def second(
+        self, fn: Callable[..., Any], xs: list[Any], upstreams: list[Any], tangents: list[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """The gradients of <tangents, gradients of fn for upstreams> by the inputs and by the upstreams."""
+        import jax
+        import jax.numpy as jnp
+
+        def total(xs: list[Any], upstreams: list[Any]) -> Any:
+            _, pull = jax.vjp(lambda *x: self.flatten(fn(*x)), *xs)
+            first = pull([jnp.conj(u) for u in upstreams])
+            return sum(
+                jnp.sum(jnp.real(t * g)) for t, g in zip(map(jnp.conj, tangents), map(jnp.conj, first), strict=True)
+            )
+
+        by_x, by_u = jax.grad(total, (0, 1))(xs, upstreams)
+        return [jnp.conj(g) for g in by_x], [jnp.conj(g) for g in by_u]
+
+    def forward(self, fn: Callable[..., Any], xs: list[Any], tangents: list[Any]) -> list[Any]:
+        """The tangents of the outputs, in forward mode."""
+        import jax
+
+        return jax.jvp(lambda *x: self.flatten(fn(*x)), tuple(xs), tuple(tangents))[1]
+
     def seed(self, seed: int) -> None:
         """JAX keys are arguments: nothing to do."""
 

@@ -52,6 +52,21 @@ class NumPy:
         """There is none."""
         raise TypeError("NumPy has no autodiff; give a function that returns (output, grad)")
 
+    def modes(self) -> dict[str, tuple[str, Callable[..., list[Any]]]]:
+        """There is one way to call a NumPy function."""
+        return {"eager": ("a plain call", self._no_mode)}
+
+    def _no_mode(self, *given: Any) -> list[Any]:
+        raise TypeError("NumPy has no autodiff")
+
+    def second(self, fn: Any, xs: list[Any], upstreams: list[Any], tangents: list[Any]) -> tuple[list[Any], list[Any]]:
+        """There is no second order without autodiff."""
+        raise TypeError("NumPy has no autodiff")
+
+    def forward(self, fn: Any, xs: list[Any], tangents: list[Any]) -> list[Any]:
+        """There is no forward mode without autodiff."""
+        raise TypeError("NumPy has no autodiff")
+
     def variable_name(self, variable: Any) -> str:
         """No variables."""
         return ""
@@ -60,5 +75,17 @@ class NumPy:
         """No variables."""
 
     def seed(self, seed: int) -> None:
-        """Make the legacy global random numbers repeat."""
-        np.random.seed(seed)
+        """NumPy's own generator is seeded for every framework."""
+
+    def state_of(self, f: Any) -> Callable[[], list[tuple[Any, Any]]]:
+        """A function that gives what a layer changes by being called: pairs of a variable and its value."""
+        return list
+
+    def restore(self, state: list[tuple[Any, Any]]) -> None:
+        """Put such a state back."""
+
+    def random_state(self) -> Any:
+        """What `restore_random_state` needs."""
+
+    def restore_random_state(self, state: Any) -> None:
+        """Let random numbers go on as before the check."""

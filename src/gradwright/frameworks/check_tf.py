@@ -110,12 +110,93 @@ class TensorFlow(NumPy):
         flat = [like.flat_values if isinstance(like, tf.RaggedTensor) else tf.convert_to_tensor(like) for like in likes]
         return DoubleGraph(of_flat, flat, variables)
 
+    def state_of(self, f: Any) -> Callable[[], list[tuple[Any, Any]]]:
+        """What a layer or model changes by being called: moving averages, seeds."""
+
+        def state() -> list[tuple[Any, Any]]:
+            own, trained = getattr(f, "variables", []), getattr(f, "trainable_variables", [])
+            kept = {id(v) for v in trained}
+            return [(v, self.numpy(v).copy()) for v in own if id(v) not in kept] if hasattr(f, "weights") else []
+
+        return state
+
+    def restore(self, state: list[tuple[Any, Any]]) -> None:
+        """Put such a state back."""
+        for variable, value in state:
+            variable.assign(value)
+
+    def modes(self) -> dict[str, tuple[str, Callable[..., list[Any]]]]:
+        """The modes by name: what each is, and how to take gradients in it."""
+        from gradwright.frameworks.check_tf_modes import MODES, Run
+
+        def bound(do: Callable[[Any], list[Any]]) -> Callable[..., list[Any]]:
+            return lambda apply, xs, variables, ups: do(Run(self._live(apply), xs, variables, ups))
+
+        return {name: (told, bound(do)) for name, (told, do) in MODES.items()}
+
+    def _live(self, fn: Callable[..., Any]) -> Callable[..., list[Any]]:
+        """`fn` as a function to the flat list of outputs that carry gradients."""
+
+        def live(*xs: Any) -> list[Any]:
+            return [y for y in self.flatten(fn(*xs)) if y.dtype.is_floating or y.dtype.is_complex]
+
+        return live
+
+    def second(
+        self, fn: Callable[..., Any], xs: list[Any], upstreams: list[Any], tangents: list[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """The gradients of <tangents, gradients of fn for upstreams> by the inputs and by the upstreams."""
+        import tensorflow as tf
+
+        with tf.GradientTape() as outer:
+            outer.watch([*xs, *upstreams])
+            with tf.GradientTape() as tape:
+                tape.watch(xs)
+                ys = self._live(fn)(*xs)
+            first = tape.gradient(ys, xs, output_gradients=upstreams)
+            parts = [_paired(t, g) for t, g in zip(tangents, first, strict=True) if g is not None]
+            total = tf.add_n(parts)
+        found = outer.gradient(total, [*xs, *upstreams])
+        return found[: len(xs)], found[len(xs) :]
+
+    def forward(self, fn: Callable[..., Any], xs: list[Any], tangents: list[Any]) -> list[Any]:
+        """The tangents of the outputs, in forward mode."""
+        import tensorflow as tf
+
+        with tf.autodiff.ForwardAccumulator(xs, tangents) as accumulator:
+            ys = self._live(fn)(*xs)
+        return accumulator.jvp(ys)
+
     def seed(self, seed: int) -> None:
         """Make the next random numbers of the eager process repeat."""
         import tensorflow as tf
 
         tf.random.set_seed(seed)
+        self._seeded = True
+
+    _seeded = False
+
+    def random_state(self) -> Any:
+        """What `restore_random_state` needs."""
+        from gradwright.frameworks.tf_seed import global_seed
+
+        return global_seed()
+
+    def restore_random_state(self, state: Any) -> None:
+        """Give the global seed back; the sequence starts anew, as TensorFlow has no way to continue it."""
+        import tensorflow as tf
+
+        if self._seeded:
+            tf.random.set_seed(state)
 
 
 def _is_keras_variable(value: Any) -> bool:
     return type(value).__module__.startswith("keras") and hasattr(value, "assign") and hasattr(value, "trainable")
+
+
+def _paired(tangent: Any, gradient: Any) -> Any:
+    """The real inner product of two tensors."""
+    import tensorflow as tf
+
+    product = tf.convert_to_tensor(gradient) * (tf.math.conj(tangent) if tangent.dtype.is_complex else tangent)
+    return tf.reduce_sum(tf.math.real(product) if tangent.dtype.is_complex else product)

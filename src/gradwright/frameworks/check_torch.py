@@ -79,6 +79,40 @@ class Torch(NumPy):
 
         return outputs, pull
 
+    def modes(self) -> dict[str, tuple[str, Callable[..., list[Any]]]]:
+        """The modes by name: what each is, and how to take gradients in it."""
+
+        def eager(fn: Callable[..., Any], xs: list[Any], variables: list[Any], ups: list[Any]) -> list[Any]:
+            return self.vjp(fn, xs, variables)[1](ups)
+
+        return {"eager": ("torch.autograd.grad", eager)}
+
+    def second(
+        self, fn: Callable[..., Any], xs: list[Any], upstreams: list[Any], tangents: list[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """The gradients of <tangents, gradients of fn for upstreams> by the inputs and by the upstreams."""
+        import torch
+
+        with torch.enable_grad():
+            leaves = [x.detach().requires_grad_(True) for x in xs]
+            ups = [u.detach().requires_grad_(True) for u in upstreams]
+            outputs = self.flatten(fn(*leaves))
+            first = torch.autograd.grad(outputs, leaves, ups, create_graph=True, allow_unused=True)
+            parts = [(t.conj() * g).real if g.is_complex() else t * g for t, g in zip(tangents, first) if g is not None]
+            total = sum(part.sum() for part in parts)
+        if not total.requires_grad:
+            return [None] * len(xs), [None] * len(ups)
+        found = torch.autograd.grad(total, [*leaves, *ups], allow_unused=True)
+        return list(found[: len(xs)]), list(found[len(xs) :])
+
+    def forward(self, fn: Callable[..., Any], xs: list[Any], tangents: list[Any]) -> list[Any]:
+        """The tangents of the outputs, in forward mode."""
+        import torch.autograd.forward_ad as fwd
+
+        with fwd.dual_level():
+            outputs = self.flatten(fn(*[fwd.make_dual(x, t) for x, t in zip(xs, tangents, strict=True)]))
+            return [fwd.unpack_dual(y).tangent for y in outputs]
+
     def variable_name(self, variable: Any) -> str:
         """The parameter's path in its module."""
         named = {} if self.module is None else {id(p): name for name, p in self.module.named_parameters()}
@@ -96,6 +130,28 @@ class Torch(NumPy):
         import torch
 
         torch.manual_seed(seed)
+
+    def state_of(self, f: Any) -> Callable[[], list[tuple[Any, Any]]]:
+        """What a module changes by being called: its buffers."""
+        module = self.module
+        return lambda: [] if module is None else [(b, self.numpy(b)) for b in module.buffers()]
+
+    def restore(self, state: list[tuple[Any, Any]]) -> None:
+        """Put such a state back."""
+        for buffer, value in state:
+            self.write(buffer, value)
+
+    def random_state(self) -> Any:
+        """What `restore_random_state` needs."""
+        import torch
+
+        return torch.get_rng_state()
+
+    def restore_random_state(self, state: Any) -> None:
+        """Let random numbers go on as before the check."""
+        import torch
+
+        torch.set_rng_state(state)
 
 
 class Tape:

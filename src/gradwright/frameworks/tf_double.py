@@ -178,8 +178,12 @@ def _double(value: Any) -> np.ndarray:
 def _widen(definition: Any, inputs: set[str]) -> None:
     """Make every float of a graph definition double, in its nodes and in its functions."""
     suffix = f"_double{next(_numbers)}"
+    _drop_writes(definition)
     names = {f.signature.name for f in definition.library.function}
-    for node in definition.node:
+    for node in list(definition.node):
+        if "Random" in node.op and "dtype" in node.attr and _type(node.attr["dtype"].type) != node.attr["dtype"].type:
+            _cast_draws(definition, node)
+            continue
         _widen_node(node, suffix, names)
         if node.op == "Placeholder" and node.name not in inputs:
             raise NoDouble(f"an input `{node.name}` is unknown")
@@ -215,6 +219,26 @@ def _forget(names: list[str]) -> None:
 
     for name in names:
         context.context().remove_function(name)
+
+
+def _drop_writes(definition: Any) -> None:
+    """Leave out what writes into variables: moving averages, seeds. The forward of one call does not depend on it."""
+    written = {n.name for n in definition.node if n.op.startswith("Assign") and n.op.endswith("VariableOp")}
+    kept = [node for node in definition.node if node.name not in written]
+    for node in kept:
+        node.input[:] = [name for name in node.input if name.lstrip("^").split(":")[0] not in written]
+    del definition.node[:]
+    definition.node.extend(kept)
+
+
+def _cast_draws(definition: Any, node: Any) -> None:
+    """Random numbers stay those of the original precision: cast, not drawn anew."""
+    import tensorflow as tf
+
+    cast = definition.node.add(name=node.name, op="Cast", input=[node.name + "_drawn"])
+    cast.attr["SrcT"].type = node.attr["dtype"].type
+    cast.attr["DstT"].type = tf.float64.as_datatype_enum
+    node.name += "_drawn"
 
 
 def _type(kind: int) -> int:
