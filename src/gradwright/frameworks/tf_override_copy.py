@@ -19,6 +19,7 @@ from tensorflow.python.saved_model import function_deserialization
 
 from gradwright.errors import OverrideError
 from gradwright.frameworks import tf_override_ops as known
+from gradwright.frameworks import tf_override_relocate as relocate
 from gradwright.frameworks import tf_override_state as state
 from gradwright.frameworks import tf_override_tags as tags
 from gradwright.override import messages
@@ -98,7 +99,7 @@ def _tagged(loaded: Any, activation: state.Activation, tag: Callable[[Any, Entry
     for op, entry in pairs:
         entry.hit(op.name)
         tag(op, entry)
-    if not pairs:
+    if not relocate.custom_gradients(loaded.graph) and not pairs:
         return loaded
     return concrete_function.ConcreteFunction.from_func_graph(
         loaded.graph, loaded.function_type, attrs=loaded.function_def.attr

@@ -71,7 +71,7 @@ def _in_graph(candidates: list[Entry], op: Any) -> None:
 
 def tag(op: Any, entry: Entry) -> None:
     """Give an op of a graph its rule, in every way the graph may be differentiated."""
-    tags.put(op, entry, answer)
+    tags.put(op, functools.partial(answer, entry), entry)
     op.pfor_converter = functools.partial(modes.vectorize, entry, tag_and_record)
 
 

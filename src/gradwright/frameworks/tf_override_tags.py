@@ -62,17 +62,19 @@ def entry_of(op: Any) -> Entry | None:
     return _registered.get(tag) if tag else None
 
 
-def put(op: Any, entry: Entry, answer: Callable[..., Any]) -> None:
-    """Give an op the gradient of a rule: `answer(entry, op, upstreams)`."""
+def put(op: Any, gradient: Callable[..., Any], entry: Entry | None = None) -> None:
+    """Give an op a gradient of its own, `gradient(op, upstreams)`: the rule of an entry, or any other."""
     name = f"{_PREFIX}{op.type}>{ops.uid()}"
     found = weakref.ref(op)
 
     # A SavedModel traces the gradient without telling the op.
-    def gradient(given: Any, *upstreams: Any) -> Any:
-        return answer(entry, found() if given is None else given, upstreams)
+    @tf.autograph.experimental.do_not_convert
+    def registered(given: Any, *upstreams: Any) -> Any:
+        return gradient(found() if given is None else given, upstreams)
 
-    tf.RegisterGradient(name)(tf.autograph.experimental.do_not_convert(gradient))
-    _registered[name] = entry
+    tf.RegisterGradient(name)(registered)
+    if entry is not None:
+        _registered[name] = entry
     op._set_attr(ATTRIBUTE, attr_value_pb2.AttrValue(s=name.encode()))
     _names(op.graph).names.append(name)
 

@@ -54,7 +54,7 @@ def near_names(name: str, known: Iterable[str]) -> list[str]:
     plain = {}
     for one in known:
         plain.setdefault(_plain(one), one)
-    return [plain[found] for found in difflib.get_close_matches(_plain(name), plain, 3, 0.7)]
+    return [plain[found] for found in difflib.get_close_matches(_plain(name), plain, 3, 0.6)]
 
 
 def _plain(name: str) -> str:
