@@ -8,8 +8,8 @@ import inspect
 import os
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar, overload
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, TypeVar, overload
 
 from gradwright import events, frameworks
 from gradwright.captured import split, takes_variables
@@ -47,7 +47,7 @@ class Rule:
     """
 
     # AutoGraph calls what carries this mark as it is, instead of converting our source.
-    autograph_info__: dict[str, Any] = {}
+    autograph_info__: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, pair: Callable[..., Any], options: Options):
         functools.update_wrapper(self, pair, updated=())
@@ -131,7 +131,7 @@ def place_of(function: Callable[..., Any]) -> str:
     function = inspect.unwrap(function)
     while isinstance(function, functools.partial):
         function = function.func
-    code = getattr(function, "__code__", None) or getattr(getattr(function, "__call__", None), "__code__", None)
+    code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
     if code is None:
         return "builtin"
     return f"{os.path.basename(code.co_filename)}:{line_of(code)}"
@@ -160,12 +160,13 @@ class Fitted(NamedTuple):
 
 @dataclass(slots=True)
 class Pulled:
-    """One backward of an open call."""
+    """One backward of an open call; `matched` holds the gradients in order before they were made to fit."""
 
     raw: Any
     gradients: list[Any]
     variable_gradients: list[Any]
     repairs: list[tuple[str, str]]
+    matched: list[Any] = field(default_factory=list)
 
 
 class Pullback:
@@ -221,8 +222,9 @@ class Pullback:
     def __call__(self, upstreams: list[Any]) -> list[Any]:
         """Pull upstreams back; every gradient fits its input."""
         pulled = self.pull(upstreams)
-        for listener in events.listeners:
-            listener.watch(self, upstreams, pulled)
+        if events.watched():
+            for listener in events.listeners:
+                listener.watch(self, upstreams, pulled)
         return pulled.gradients + pulled.variable_gradients
 
     def pull(self, upstreams: list[Any], fit: bool = True) -> Pulled:
@@ -284,7 +286,7 @@ class Pullback:
             done.append(made.gradient)
             if made.repairs:
                 repairs.extend((self.names()[i], text) for text in made.repairs)
-        return Pulled(raw, done[:inputs], done[inputs:], repairs)
+        return Pulled(raw, done[:inputs], done[inputs:], repairs, gradients)
 
     def at_run_time(self, index: int) -> AtRunTime | None:
         """How to learn the shape of an input at run time, where sizes are unknown."""

@@ -52,11 +52,10 @@ def plain(rule: Rule, args: tuple[Any, ...]) -> Any:
         if first_order:
             restart_recording()
         thread.readers.pop()
-    output, grad = result if type(result) is tuple and len(result) == 2 else rule.unpack(result)
-    if reads or type(output) is not EagerTensor or (orders and not first_order) or not callable(grad):
-        output, grad = rule.unpack(result)
+    output, grad = rule.unpack(result)
+    if reads or type(output) is not EagerTensor or (orders and not first_order):
         bound = Bound(args, {}, named_slots(rule, args))
-        return recorded(rule, bound, list(args), output, grad, reads, born, first_order)
+        return recorded(rule, bound, list(args), output, grad, tf_tapes.older(reads, born), born, first_order)
     if not orders:
         return unrecorded(output)
     if tensor_id(output) <= born:
@@ -155,7 +154,7 @@ def recorded(
 ) -> Any:
     """Record a call on the tapes and give its output."""
     outputs = Outputs(output, seam)
-    pullback = Pullback.of(rule, bound, outputs, grad, tf_tapes.older(reads, born), seam)
+    pullback = Pullback.of(rule, bound, outputs, grad, reads, seam)
     for variable in pullback.variables:
         private.tell_tapes_of(variable)
     inputs = inputs + [variable.handle for variable in pullback.variables]

@@ -145,17 +145,24 @@ def dense(upstream: Any, output: Any) -> Any:
 def put(emission: Emission, graph: Any, outputs: list[Any], inputs: list[Any]) -> list[Any]:
     """Put the op of a call into the graph and record it on the tapes; gives the outputs behind the op."""
     residuals = emission.arrange(outputs, inputs)
-    op = put_op(emission, graph, [*outputs, *inputs, *residuals])[0].op
-    tf_saved.write(emission, graph, op)
+    made = put_recorded(emission, graph, [*outputs, *inputs, *residuals])
+    tf_saved.write(emission, graph, made[0].op)
+    return made[: len(outputs)]
+
+
+def put_recorded(emission: Emission, graph: Any, tensors: list[Any]) -> list[Any]:
+    """Put an op into the graph and record it on the tapes."""
+    op = put_op(emission, graph, tensors)[0].op
     op_inputs, op_outputs = list(op.inputs), list(op.outputs)
-    made = op_outputs[: len(outputs)]
+    outs, inputs, _ = emission.counts
 
     def backward(*upstreams: Any) -> list[Any]:
         return emission.pull(op_inputs, op_outputs, list(upstreams))
 
     pushforward = functools.partial(tf_forward.in_graph, emission, op_inputs, op_outputs)
-    private.record_operation(emission.pullback.rule.name, made, inputs, backward, pushforward)
-    return made
+    recorded = tensors[outs : outs + inputs]
+    private.record_operation(emission.pullback.rule.name, op_outputs[:outs], recorded, backward, pushforward)
+    return op_outputs
 
 
 def put_op(emission: Any, graph: Any, tensors: list[Any]) -> list[Any]:

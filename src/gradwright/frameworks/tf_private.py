@@ -71,7 +71,7 @@ def executing_eagerly() -> bool:
 _thread_state = getattr(context.context(), "_thread_local_data", None)
 if _thread_state is not None and hasattr(_thread_state, "is_eager"):
 
-    def executing_eagerly() -> bool:  # noqa: F811
+    def executing_eagerly() -> bool:
         """Whether ops run now: the same answer in a tenth of a microsecond."""
         return context.context()._thread_local_data.is_eager
 

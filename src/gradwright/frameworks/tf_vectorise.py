@@ -89,7 +89,7 @@ def convert(pfor_input: Any, native: Any) -> Any:
         if not stacked[i]:
             tensors[i] = tf.repeat(tensors[i][None], rows, 0)
             stacked[i] = True
-    made = tf_graph.put_op(Batched(single, stacked), tf.compat.v1.get_default_graph(), tensors)
+    made = tf_graph.put_recorded(Batched(single, stacked), tf.compat.v1.get_default_graph(), tensors)
     return [wrap(t, s) for t, s in zip(made, stacked, strict=True)]
 
 
