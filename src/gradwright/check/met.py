@@ -64,19 +64,19 @@ def _tensor_fact(value: Any) -> Any:
 
 def signature(value: Any) -> Any:
     """The signature of one argument, of a tuple of them or of any structure: hashable."""
-    if type(value) in PLAIN_TYPES:
-        return value
-    if type(value) is tuple:
+    kind = type(value)  # the common cases first: this runs at each call of a rule
+    if kind is tuple:
         return tuple([signature(v) for v in value])
-    quick = tf_audit.eager_signature(value)
-    if quick is not None:
-        return quick
+    if kind.__name__ == tf_audit.EAGER:
+        return tf_audit.eager_signature(value)
+    if kind in PLAIN_TYPES:
+        return value
     if isinstance(value, (tuple, list)):
         return (type(value), *map(signature, value))
     if isinstance(value, dict):
         return (dict, *((k, signature(v)) for k, v in value.items()))
     if hasattr(value, "shape") and hasattr(value, "dtype"):
-        return (value.dtype, tf_audit.static_shape(value))
+        return (tf_audit.static_shape(value), value.dtype)
     if dataclasses.is_dataclass(value):
         return (type(value), *(signature(getattr(value, f.name)) for f in dataclasses.fields(value)))
     return type(value)

@@ -12,6 +12,7 @@ import importlib.util
 import os
 import sys
 import threading
+import types
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -58,8 +59,8 @@ class Watch:
         if getattr(self._paused, "on", False):
             return None
         try:
-            shape = (met.signature(args), met.signature(kwargs) if kwargs else None)
-            known = self._known.get(id(rule))
+            shape = (met.signature(args), met.signature(kwargs)) if kwargs else met.signature(args)
+            known = self._known.get(identity(rule.__wrapped__))
             return self._remember(rule, shape, args, kwargs) if known is None or shape not in known[1] else None
         except Exception:  # an argument with a hostile __eq__, shape or dtype: the call goes on unwatched
             return None
@@ -84,8 +85,9 @@ class Watch:
             self.left_out[rule.where] = count - PER_PLACE
             return None
         meeting = Meeting(rule, *self._kept(args, kwargs))
-        # Keeping the rule keeps its id from being given to another one.
-        self._known.setdefault(id(rule.rule), (rule.rule, set()))[1].add(shape)
+        function = rule.rule.__wrapped__
+        # Keeping the function keeps its id from being given to another one.
+        self._known.setdefault(identity(function), (function, set()))[1].add(shape)
         self.meetings.append(meeting)
         return meeting
 
@@ -93,7 +95,7 @@ class Watch:
         """The call raised: these inputs are not ones that the rule takes."""
         with self._lock:
             self._seen.discard(key)
-            self._known[id(meeting.rule.rule)][1].discard(shape)
+            self._known[identity(meeting.rule.rule.__wrapped__)][1].discard(shape)
             self._per_place[meeting.rule.where] -= 1
             self.meetings = [other for other in self.meetings if other is not meeting]
 
@@ -118,6 +120,13 @@ class Watch:
             yield
         finally:
             self._paused.on = False
+
+
+def identity(function: Any) -> Any:
+    """The same for each look at one method of one object, although Python makes a new object each time."""
+    if type(function) is types.MethodType:
+        return (id(function.__func__), id(function.__self__))
+    return id(function)
 
 
 def located(rule: Any) -> Found:

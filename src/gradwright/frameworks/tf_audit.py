@@ -160,10 +160,16 @@ def is_variable(value: Any) -> bool:
     return hasattr(value, "assign") and hasattr(value, "dtype") and hasattr(value, "shape")
 
 
+EAGER = "EagerTensor"
+"""The name of the class of tensors that have a value."""
+
+
 def eager_signature(value: Any) -> Any:
-    """Shape and dtype of an eager tensor, read the quick way; None for anything else, or where there is no such way."""
-    shape = getattr(value, "_shape_tuple", None)
-    return None if shape is None or is_variable(value) else (shape(), value.dtype)
+    """Shape and dtype of an eager tensor, read the quick way where there is one."""
+    try:
+        return (value._shape_tuple(), value.dtype)
+    except AttributeError:
+        return (static_shape(value), value.dtype)
 
 
 def static_shape(value: Any) -> tuple[int | None, ...] | None:
