@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from typing import Any
@@ -30,6 +31,7 @@ def all_types() -> list[str]:
     return [name for name in dir(tf.raw_ops) if name[:1].isupper()]
 
 
+@functools.lru_cache(maxsize=256)
 def carries(dtype: Any) -> bool:
     """Whether gradients pass through tensors of a dtype (variables and lists are handles of such tensors)."""
     base = tf.as_dtype(dtype).base_dtype
@@ -59,6 +61,8 @@ def _may_carry(argument: Any, found: Any) -> bool:
 
 def blocked(inputs: Any, outputs: Any) -> str | None:
     """Why this one op is never asked for a gradient, or None: integers go in or come out."""
+    if inputs and outputs and carries(inputs[0].dtype) and carries(outputs[0].dtype):
+        return None
     if not any(carries(t.dtype) for t in inputs):
         return f"its input is {inputs[0].dtype.name}" if len(inputs) else "it has no input"
     if not any(carries(t.dtype) for t in outputs):
