@@ -100,12 +100,14 @@ class Partials:
 
     def all_at(self, args: tuple[Any, ...], out: Any, arguments: int, dtypes: list[Any]) -> list[Any]:
         """The partials of a call, one an argument: None where it is no float tensor or not differentiable."""
-        values = [None if p.value is None else p(args, out) for p in self.read(arguments)]
-        if self.alone and isinstance(values[0], list | tuple):
-            values = list(values[0])
-        if len(values) == arguments and None not in dtypes and not any(map(carries_none, dtypes)):
-            return values
         wanted = [i for i, dtype in enumerate(dtypes) if dtype is not None and not carries_none(dtype)]
+        read = self.read(arguments)
+        if self.alone:
+            value = read[0](args, out)
+            values = list(value) if isinstance(value, list | tuple) else [value]
+        else:
+            live = [i in wanted and p.value is not None for i, p in enumerate(read)]
+            values = [p(args, out) if alive else None for alive, p in zip(live, read, strict=True)]
         if any(i >= len(values) for i in wanted):
             raise too_few(len(values), len(wanted))
         return [values[i] if i in wanted else None for i in range(arguments)]
