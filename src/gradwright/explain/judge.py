@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from gradwright.explain.causes import Reason, compose
 from gradwright.explain.record import Exit, Key, Kind, Log, Node
+from gradwright.explain.sourcing import discarded
 from gradwright.explain.walk import NONE, NONFINITE, OK, ZERO, Edge, Walk
 
 STOPS = frozenset({"StopGradient", "PreventGradient"})
@@ -88,14 +89,16 @@ class Judge:
             yield from self._never_watched(source)
         edges = [e for e in self.walk.edges if self.walk.paths.depends(e.key, number)]
         if status == NONFINITE:
-            yield from (self._singular(source, e) for e in edges if e.state == NONFINITE and e.upstream != NONFINITE)
+            begun = [e for e in edges if e.state == NONFINITE and e.upstream != NONFINITE]
+            yield from (self._singular(source, e) for e in sorted(begun, key=self.values.tainted))
         flat = [e for e in edges if e.state == ZERO and e.upstream == OK]
         if status == ZERO:
             yield from (self._flat(source, e) for e in flat)
         blocked = [e for e in edges if e.state == NONE]
-        yield from (r for e in blocked for r in self._blocked(number, e, weak=False))
+        told = [e for e in blocked if status == NONE or e.node.direct]
+        yield from (r for e in told for r in self._blocked(number, e, weak=False))
         if status == OK:
-            yield from (self._flat(source, e) for e in flat if e.node.op in ALWAYS_FLAT)
+            yield from (self._flat(source, e) for e in flat if e.node.op in ALWAYS_FLAT and e.node.direct)
         if status == NONE:
             yield from (r for e in blocked for r in self._blocked(number, e, weak=True))
             yield from (r for key in self.targets for r in self._whole(number, key))
@@ -124,7 +127,7 @@ class Judge:
         """Why no gradient comes out of a node that one came into; `weak`: where whole numbers only choose or count."""
         source, node = self.sources[number], edge.node
         kind = self.kind_of(edge.key)
-        if refused := self.tape.refuses(node):
+        if (refused := self.tape.refuses(node)) and not (node.op in STOPS and refused == "recording-stopped"):
             if not weak:
                 yield compose(source.name, NONE, refused, node.op, node.where, op=_spelt(node))
         elif edge.slot in node.causes:
@@ -186,6 +189,8 @@ class Judge:
         born_here = [k for k in self.walk.paths.leaves() if isinstance(k, int)]
         source = self.sources[number]
         for door in self.log.exits:
+            if strict and discarded(door.spot):
+                continue
             if self.walk.paths.depends(door.key, number) and any(self._came_back(door, k, strict) for k in born_here):
                 yield self._exit(source, number, door)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from types import CodeType, FrameType
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _STDLIB = tuple({os.path.realpath(sysconfig.get_path(k)) + os.sep for k in ("stdlib", "platstdlib")})
 _FRAMEWORKS = ("tensorflow", "keras", "tf_keras", "numpy", "gradwright", "wrapt", "absl")
+GENERATED = "__autograph_generated_file"
 INSIDE, LIBRARY, USER = 0, 1, 2
 
 
@@ -22,7 +23,7 @@ def rank(filename: str) -> int:
     >>> rank("/home/ada/train.py"), rank(__import__("contextlib").__file__)
     (2, 0)
     """
-    if filename.startswith(("<frozen", "<__array_function__")) or "__autograph_generated_file" in filename:
+    if filename.startswith(("<frozen", "<__array_function__")) or GENERATED in filename:
         return INSIDE
     if filename.startswith("<"):  # typed at a prompt, or compiled from a string
         return USER
@@ -44,13 +45,23 @@ def spell(filename: str, line: int) -> str:
     return f"{os.path.basename(filename)}:{line}"
 
 
-def of_frame(frame: FrameType | None, stop: CodeType | None = None, otherwise: str = "") -> str:
-    """The innermost line of the user's that led to `frame`; `otherwise` if the walk reaches the code `stop`."""
+Origin = Callable[[FrameType], tuple[str, int] | None]
+
+
+def of_frame(
+    frame: FrameType | None, stop: CodeType | None = None, otherwise: str = "", origin: Origin = lambda frame: None
+) -> str:
+    """The innermost line of the user's that led to `frame`; `otherwise` if the walk reaches the code `stop`.
+
+    `origin` tells for a frame of rewritten code which line it was written on.
+    """
     library = ""
     while frame is not None:
         code = frame.f_code
         if code is stop:
             return otherwise
+        if GENERATED in code.co_filename and (written := origin(frame)) and rank(written[0]) == USER:
+            return spell(*written)
         nearness = rank(code.co_filename)
         if nearness == USER:
             return spell(code.co_filename, frame.f_lineno)

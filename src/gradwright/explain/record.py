@@ -24,6 +24,7 @@ class Node:
     kind: str = "op"  # op | rule | call | link | state | pyfunc
     index: int = 0
     stopped: bool = False
+    direct: bool = True  # called by the user's own code, where that is known
     rule: Any = None  # the user's pullback, of a custom gradient
     unfold: Callable[[], list[Node] | None] | None = None  # the nodes inside, of a function call
     unfolded: list[Node] | None = None
@@ -41,6 +42,7 @@ class Exit:
     where: str
     index: int
     clock: int
+    spot: tuple[str, int] = ("", 0)  # file and line
 
 
 @dataclass(frozen=True, slots=True)

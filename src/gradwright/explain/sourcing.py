@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import linecache
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from gradwright.explain import lines
@@ -54,11 +55,8 @@ class _Assignments:
 
     def __init__(self, frame: Any):
         self.found: dict[str, tuple[int, set[str]]] = {}
-        text = "".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals))
-        try:
-            tree = ast.parse(text)
-        except SyntaxError:
-            return
+        linecache.getlines(frame.f_code.co_filename, frame.f_globals)
+        tree = _tree(frame.f_code.co_filename)
         first, last = frame.f_code.co_firstlineno, frame.f_lineno
         for node in ast.walk(tree):
             if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and first <= node.lineno <= last:
@@ -88,3 +86,22 @@ class _Assignments:
                 seen.add(name)
                 pending.extend(self.of(name)[1])
         return False
+
+
+def discarded(spot: tuple[str, int]) -> bool:
+    """Whether a value that was read on this line went nowhere: printed, logged, tested, and not kept."""
+    statements = [
+        node
+        for node in ast.walk(_tree(spot[0]))
+        if isinstance(node, ast.stmt) and node.lineno <= spot[1] <= (node.end_lineno or node.lineno)
+    ]
+    innermost = max(statements, key=lambda node: node.lineno, default=None)
+    return isinstance(innermost, (ast.Expr, ast.Assert, ast.If, ast.While))
+
+
+@lru_cache(maxsize=64)
+def _tree(filename: str) -> ast.Module:
+    try:
+        return ast.parse("".join(linecache.getlines(filename)))
+    except SyntaxError:
+        return ast.Module([], [])

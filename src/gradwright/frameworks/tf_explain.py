@@ -33,7 +33,11 @@ _ENTRIES = (  # by which custom gradients and function calls get onto tapes; our
     (tf_private, "record_backprop_only"),
     (tf_eager, "record_operation"),
 )
+_QUESTIONS = ((tf_private, "no_tapes"), (tf_eager, "no_tapes"))
+_ORDERS = ((tf_private, "possible_orders"), (tf_eager, "possible_orders"))
 
+# Ops that close a way; a library function may use one inside for good reasons of its own.
+CLOSED = frozenset({"StopGradient", "PreventGradient", "Floor", "Ceil", "Round", "Rint", "Sign", "Cast", "ArgMax"})
 _METADATA = frozenset({"Placeholder", "_Arg", "NoOp"})
 
 
@@ -110,7 +114,42 @@ def running(line: str) -> None:
 
 
 def _line(frame: Any) -> str:
-    return lines.of_frame(frame, getattr(_here, "stop", None), getattr(_here, "line", ""))
+    return lines.of_frame(frame, getattr(_here, "stop", None), getattr(_here, "line", ""), written)
+
+
+def written(frame: Any) -> tuple[str, int] | None:
+    """Where the user wrote what AutoGraph has rewritten: the map that goes with a rewritten function."""
+    name, line = frame.f_code.co_filename, frame.f_lineno
+    while frame is not None:
+        source_map = getattr(frame.f_locals.get("converted_f"), "ag_source_map", None)
+        for place, came_from in source_map.items() if source_map else ():
+            if place.filename == name and place.lineno == line:
+                return came_from.loc.filename, came_from.loc.lineno
+        frame = frame.f_back
+    return None
+
+
+def direct(op_type: str, callers: list[str]) -> bool:
+    """Whether the user's own code called an op, and not some library function on the way; by the callers' names."""
+    wanted = op_type.lower()
+    names = (name.replace("_", "").removesuffix("v2") for name in callers)
+    return all(name == wanted or name in _WRAPPERS for name in names)
+
+
+_WRAPPERS = {"errorhandler", "opdispatchhandler", "wrapper", "wrapped", "invokeopcallbacks", "executewithcallbacks"}
+_WRAPPERS |= {
+    f"{op}eagerfallback" for op in ("stopgradient", "floor", "ceil", "round", "rint", "sign", "cast", "argmax")
+}
+
+
+def _callers(frame: Any) -> list[str]:
+    names = []
+    while frame is not None and lines.rank(frame.f_code.co_filename) == lines.INSIDE:
+        if lines.GENERATED in frame.f_code.co_filename:
+            break
+        names.append(frame.f_code.co_name)
+        frame = frame.f_back
+    return names
 
 
 @contextmanager
@@ -129,9 +168,11 @@ def _hook() -> None:
     with _lock:
         _hooked += 1
         if _hooked == 1:
-            for owner, name in _ENTRIES:
+            # Our own rules ask whether a tape would see them; a recording counts as one.
+            places = (*((e, _on_record) for e in _ENTRIES), *((q, _nobody) for q in _QUESTIONS))
+            for (owner, name), stand_in in (*places, *((o, _orders) for o in _ORDERS)):
                 _originals.append((owner, name, getattr(owner, name)))
-                setattr(owner, name, partial(_on_record, getattr(owner, name)))
+                setattr(owner, name, partial(stand_in, getattr(owner, name)))
             tf_explain_exits.hook(_on_exit)
         context.context().add_op_callback(_on_op)
         execute.execute = execute.execute_with_callbacks
@@ -150,6 +191,14 @@ def _unhook() -> None:
                 execute.execute = execute.quick_execute
 
 
+def _nobody(original: Callable) -> bool:
+    return original() and current() is None
+
+
+def _orders(original: Callable, tensors: Any) -> int:
+    return original(tensors) or int(current() is not None)
+
+
 def _eager(tensors: Any) -> list:
     tensors = tensors if isinstance(tensors, (list, tuple)) else [tensors]
     return [t for t in tensors if isinstance(t, ops.EagerTensor)]
@@ -165,7 +214,8 @@ def _on_op(op_type, inputs, attrs, outputs, op_name=None, graph=None):
             unseen = [t for t in inputs if isinstance(t, ops.EagerTensor) and not log.knows(t._id)]
             if unseen and name != "ReadVariableOp":
                 _note_silent_reads(log, unseen, frame, where)
-            note(log, name, attrs, list(inputs), _eager(outputs), where, frame)
+            node = note(log, name, attrs, list(inputs), _eager(outputs), where, frame)
+            node.direct = name not in CLOSED or direct(name, _callers(frame))
     return outputs
 
 
@@ -224,9 +274,9 @@ def forget(node: Node, outputs: list) -> None:
     node.rule = lines.of_function(node.rule) if node.rule is not None else None
 
 
-def remember(log: Log, tensors: list) -> None:
-    """Keep the tensors, or only what kind they are."""
-    if log.keep_values and not log.asleep:
+def remember(log: Log, tensors: list, asked: bool = False) -> None:
+    """Keep the tensors, or only what kind they are; what is asked for is kept even by a log that is asleep."""
+    if log.keep_values and (asked or not log.asleep):
         log.values.update((t._id, t) for t in tensors)
         return
     for t in tensors:
@@ -326,7 +376,13 @@ def _on_exit(tensor: Any, how: str, frame: Any) -> None:
     if log is not None and isinstance(tensor, ops.EagerTensor):
         from gradwright.explain.record import Exit
 
-        log.exits.append(Exit(tensor._id, how, _line(frame), log.count, now()))
+        log.exits.append(Exit(tensor._id, how, _line(frame), log.count, now(), _spot(frame)))
+
+
+def _spot(frame: Any) -> tuple[str, int]:
+    while frame is not None and lines.rank(frame.f_code.co_filename) != lines.USER:
+        frame = frame.f_back
+    return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("", 0)
 
 
 def now() -> int:

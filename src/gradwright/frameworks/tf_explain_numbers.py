@@ -19,38 +19,12 @@ from gradwright.frameworks import tf_explain_pull as pull
 
 MASKS = frozenset({"Select", "SelectV2", "Mul", "MulNoNan", "Relu", "Relu6", "Maximum", "Minimum", "ClipByValue"})
 MOVERS = frozenset(
-    [
-        "ConcatV2",
-        "Concat",
-        "Pack",
-        "Unpack",
-        "Split",
-        "SplitV",
-        "Slice",
-        "StridedSlice",
-        "Gather",
-        "GatherV2",
-        "GatherNd",
-        "Pad",
-        "PadV2",
-        "Reshape",
-        "Transpose",
-        "Tile",
-        "ExpandDims",
-        "Squeeze",
-        "Identity",
-        "TensorListGetItem",
-        "TensorListSetItem",
-        "TensorListStack",
-        "TensorListFromTensor",
-        "TensorListPushBack",
-        "TensorListPopBack",
-        "TensorListConcatV2",
-        "Reverse",
-        "ReverseV2",
-        "Roll",
-        "DynamicPartition",
-    ]
+    (
+        *("ConcatV2", "Concat", "Pack", "Unpack", "Split", "SplitV", "Slice", "StridedSlice", "Tile", "Pad", "PadV2"),
+        *("Gather", "GatherV2", "GatherNd", "Reshape", "Transpose", "ExpandDims", "Squeeze", "Identity", "Roll"),
+        *("TensorListGetItem", "TensorListSetItem", "TensorListStack", "TensorListFromTensor", "TensorListConcatV2"),
+        *("TensorListPushBack", "TensorListPopBack", "Reverse", "ReverseV2", "DynamicPartition"),
+    )
 )
 
 
@@ -117,6 +91,11 @@ class Numbers:
     def _seen(walk: Walk, node: Node) -> np.ndarray | None:
         found = [array(walk.gradients.get(key)) for key in node.outputs]
         return next((a for a in found if a is not None), None)
+
+    def tainted(self, edge: Edge) -> bool:
+        """Whether what went into a node was not finite already: then the trouble began before it."""
+        given = (array(self.log.values.get(key)) for key in edge.node.inputs)
+        return any(a is not None and not np.isfinite(a).all() for a in given)
 
     def mover(self, walk: Walk, edge: Edge) -> Node | None:
         """For a node that only moves numbers about: the one downstream that made them zero."""

@@ -121,11 +121,17 @@ def users_function(pullback: Callable, depth: int = 6) -> Callable | None:
     code = getattr(pullback, "__code__", None)
     if code is not None and lines.rank(code.co_filename) == lines.USER:
         return pullback
-    inner = [c.cell_contents for c in getattr(pullback, "__closure__", None) or () if _filled_cell(c)]
-    inner += [getattr(pullback, "func", None), getattr(pullback, "__wrapped__", None), *getattr(pullback, "args", ())]
-    inner += [getattr(pullback, "__self__", None), *vars(pullback).values()] if hasattr(pullback, "__dict__") else []
-    candidates = (users_function(f, depth - 1) for f in inner if depth and callable(f) and not isinstance(f, type))
+    candidates = (users_function(f, depth - 1) for f in _held(pullback) if depth and not isinstance(f, type))
     return next((f for f in candidates if f is not None), None)
+
+
+def _held(function: Any) -> list:
+    """What a callable has closed over, bound or stored: where a wrapper keeps the function that it wraps."""
+    held = [c.cell_contents for c in getattr(function, "__closure__", None) or () if _filled_cell(c)]
+    held += [getattr(function, name, None) for name in ("func", "__wrapped__", "__self__")]
+    held += [*getattr(function, "args", ()), *getattr(function, "__dict__", {}).values()]
+    slots = [name for cls in type(function).__mro__ for name in getattr(cls, "__slots__", ()) if name[:2] != "__"]
+    return [f for f in held + [getattr(function, name, None) for name in slots] if callable(f)]
 
 
 def _filled_cell(cell: Any) -> bool:

@@ -72,7 +72,7 @@ def judge(
 ) -> list[Reason]:
     """Walk back through a log once and give the reason of each source."""
     keys, targets_keys = [s.key for s in sources], [key_of(t) for t in targets]
-    recorder.remember(log, [t for t in targets if isinstance(t, ops.EagerTensor)])
+    recorder.remember(log, [t for t in targets if isinstance(t, ops.EagerTensor)], asked=True)
     outer = Paths(log.nodes, targets_keys, keys)
     between = {id(node) for node in outer.nodes}
     with recorder.at_rest():
@@ -98,7 +98,7 @@ def source_of(log: Log, source: Named, unwatched: str = "", since: int = 0) -> S
     """The judge's view of a source."""
     inner = component(source.value)
     tensor = inner.handle if is_variable(inner) else inner
-    recorder.remember(log, [t for t in [tensor] if isinstance(t, ops.EagerTensor)])
+    recorder.remember(log, [t for t in [tensor] if isinstance(t, ops.EagerTensor)], asked=True)
     return Source(source.name, tensor._id, pull.kind(inner), unwatched, since)
 
 

@@ -72,6 +72,7 @@ class View:
         inputs = tuple(self.key(t) for t in operation.inputs)
         outputs = tuple(self.key(t) for t in operation.outputs)
         node = Node(operation.type, lines.of_trace(operation.traceback), inputs, outputs, index=index)
+        node.direct = unfold.directly(operation)
         node.pull = partial(_local, node, operation)
         if operation.type in (*unfold.CALLS, *unfold.BRANCHES, *unfold.LOOPS):
             node.kind, node.unfold = "call", partial(self._inside, operation, node)

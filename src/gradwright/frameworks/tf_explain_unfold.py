@@ -217,12 +217,25 @@ def _plain(operation: Any, inputs: list, scope: Scope) -> list:
     found = execute.quick_execute(operation.type, len(operation.outputs), inputs, attrs, context.context())
     outputs = list(found) if isinstance(found, (list, tuple)) else [found]
     node = recorder.note(scope.log, operation.type, attrs, inputs, outputs, where)
+    node.direct = directly(operation)
     if gradient_name(operation) is not None:
         function = as_rule(node, operation)
         node.pull = partial(_pull_rule, function, operation, outputs, scope, len(node.inputs))
         if not scope.log.keep_values:
             recorder.forget(node, outputs)
     return outputs
+
+
+def directly(operation: Any) -> bool:
+    """Whether the user's own code made a graph op that closes a way."""
+    if operation.type not in recorder.CLOSED:
+        return True
+    names = []
+    for entry in reversed(list(operation.traceback)):
+        if lines.rank(entry.filename) != lines.INSIDE:
+            break
+        names.append(entry.name)
+    return recorder.direct(operation.type, names)
 
 
 def gradient_name(operation: Any) -> str | None:
