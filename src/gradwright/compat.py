@@ -195,7 +195,7 @@ class DefinedFunction:
 
             return output, grad
 
-        return custom_gradient(pair, name=self.name)
+        return custom_gradient(name=self.name)(pair)
 
     def _gradient(self, inputs: Sequence[Any], output: Any, upstreams: Sequence[Any]) -> Any:
         made = self._made

@@ -35,8 +35,9 @@ def test_no_rule_and_no_function_are_refused():
     for rules in ({}, {"Relu": 3}, {"Relu": "Guided"}, {"Relu": None}):
         with pytest.raises(gw.OverrideError):
             gw.override(rules)
-    with pytest.raises(gw.OverrideError, match="cannot be called"):
-        gw.override(RULES, 3)(X)
+    for target in (3, "model", object()):
+        with pytest.raises(gw.OverrideError, match="no function or model"):
+            gw.override(RULES, target)
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, tf.function, lambda f: tf.function(f).get_concrete_function(X)])

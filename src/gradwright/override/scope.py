@@ -60,6 +60,8 @@ class Scope:
 
     def __call__(self, target: Any) -> Overridden:
         """Carry the scope into one model or function."""
+        if not callable(target) and not _functions_of(target):
+            raise OverrideError(f"{target!r} is no function or model\n  repair: gw.override(rules, model)")
         return Overridden(self, target, self._strict)
 
 
@@ -106,7 +108,7 @@ class Overridden:
         if isinstance(value, Mapping):
             functions = {key: self._with_scope(one) for key, one in value.items()}
             return functions if any(isinstance(one, Overridden) for one in functions.values()) else value
-        if hasattr(value, "get_concrete_function") or hasattr(value, "structured_input_signature"):
+        if _is_function(value):
             return Overridden(self._scope, value, self._strict, (self._own, self.hits))
         return value
 
@@ -140,11 +142,20 @@ def refuse_unanswered(own: list[Entry]) -> None:
         raise OverrideError(messages.never_hit(missing))
 
 
+def _functions_of(target: Any) -> list[str]:
+    """How to reach the functions of what cannot be called itself, as a loaded SavedModel."""
+    named = [f'signatures["{key}"]' for key in getattr(target, "signatures", {})]
+    return named + [name for name, value in getattr(target, "__dict__", {}).items() if _is_function(value)]
+
+
+def _is_function(value: Any) -> bool:
+    return hasattr(value, "get_concrete_function") or hasattr(value, "structured_input_signature")
+
+
 def _not_callable(target: Any) -> str:
-    named = [f'.signatures["{key}"]' for key in getattr(target, "signatures", {})]
-    named += [f".{name}" for name in ("serve", "__call__", "call") if callable(getattr(target, name, None))]
-    shown = f"{type(target).__name__} cannot be called"
-    return f"{shown}\n  repair: overridden{named[0] if named else '.some_function'}(x)"
+    """Say that it has no call, and what can be called."""
+    shown = f"{type(target).__name__} has no call of its own"
+    return f"{shown}\n  repair: " + " or ".join(f"overridden.{name}(x)" for name in _functions_of(target))
 
 
 def override(
