@@ -11,13 +11,16 @@ import torch
 
 from gradwright import frameworks
 from gradwright.errors import Fault, GradientDtypeError
-from gradwright.fit import AtRunTime, plan
+from gradwright.fit import AtRunTime
 from gradwright.frameworks import torch_private as private
 from gradwright.frameworks import torch_reads
+from gradwright.frameworks.base import plan_in_words
 from gradwright.outputs import Outputs
 from gradwright.rule import Fitted, Rule
 from gradwright.signature import Bound
 from gradwright.space import Space, kind_of
+
+WORDS = {"tf.transpose(g)": "g.T", "tf.transpose(g,": "torch.permute(g,", "tf.": "torch."}
 
 
 def dtype_name(dtype: Any) -> str:
@@ -113,7 +116,7 @@ class Torch:
         given = Space(tuple(gradient.shape), dtype_name(gradient.dtype))
         if given == space:
             return Fitted(gradient)
-        made = plan(given, space, complex, strict)
+        made = plan_in_words(given, space, complex, strict, WORDS)
         if made.real_part:
             gradient = gradient.real
         if made.cast:
@@ -125,6 +128,9 @@ class Torch:
     def call(self, rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a rule in whatever mode this thread is in."""
         if torch.compiler.is_compiling():
+            # Imported here, because it brings the whole compiler with it.
+            from gradwright.frameworks import torch_compile
+
             return torch_compile.leave(rule, args, kwargs)
         owner = frameworks.of_call(rule.pair, args, kwargs)
         if owner is not self:
@@ -197,4 +203,4 @@ def as_tensor(gradient: Any, space: Space) -> Any:
 seam = Torch()
 
 # The modes stand on the seam, so they come after it.
-from gradwright.frameworks import torch_compile, torch_function  # noqa: E402
+from gradwright.frameworks import torch_function  # noqa: E402
