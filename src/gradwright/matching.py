@@ -39,6 +39,8 @@ def by_slot(returned: Any, slots: list[Slot], wanted: list[Slot], seam: Any) -> 
         return {}
     if len(wanted) == 1 and fits_alone(returned, wanted[0], seam):
         return {wanted[0].name: returned}
+    if len(wanted) == 1 and not wanted[0].is_plain and is_flat_guess(returned, slots, wanted):
+        raise structure_fault(wanted[0], returned, seam)
     if isinstance(returned, Mapping):
         return by_name(returned, slots, wanted, seam)
     if isinstance(returned, list | tuple):
@@ -48,6 +50,13 @@ def by_slot(returned: Any, slots: list[Slot], wanted: list[Slot], seam: Any) -> 
     if not wanted and sum(slot.is_tensor for slot in slots) == 1:
         return {}
     raise count_fault(1, slots, wanted)
+
+
+def is_flat_guess(returned: Any, slots: list[Slot], wanted: list[Slot]) -> bool:
+    """Whether a list was returned for one structured argument, as long as no list of gradients can be."""
+    if not isinstance(returned, list | tuple):
+        return False
+    return len(returned) not in {len(layout) for layout in layouts(slots, wanted)}
 
 
 def fits_alone(returned: Any, slot: Slot, seam: Any) -> bool:
@@ -118,11 +127,11 @@ def by_order(returned: list[Any] | tuple[Any, ...], slots: list[Slot], wanted: l
 
 
 def layouts(slots: list[Slot], wanted: list[Slot]) -> list[list[Slot]]:
-    """The orders a list of gradients may follow: what needs one, all tensors, with numbers, to the last tensor, all."""
+    """The orders a list of gradients may follow: what needs one, all tensors, with numbers, the first so many of all."""
     tensors = [slot for slot in slots if slot.is_tensor]
     numbers = [slot for slot in slots if slot.takes_gradient]
     last = max((i for i, slot in enumerate(slots) if slot.takes_gradient), default=-1)
-    return [wanted, tensors, numbers, slots[: last + 1], slots]
+    return [wanted, tensors, numbers, *(slots[:n] for n in range(last + 1, len(slots) + 1))]
 
 
 def count_fault(received: int, slots: list[Slot], wanted: list[Slot]) -> Fault:

@@ -6,6 +6,7 @@ import copy
 import functools
 import inspect
 import os
+import threading
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -169,6 +170,18 @@ class Pulled:
     matched: list[Any] = field(default_factory=list)
 
 
+class _Pulling(threading.local):
+    depth = 0
+
+
+_pulling = _Pulling()
+
+
+def inside_a_pullback() -> bool:
+    """Whether the gradient of some rule is being computed on this thread."""
+    return _pulling.depth > 0
+
+
 class Pullback:
     """What a call leaves behind: upstreams in, one fitting gradient per tensor argument and captured variable out.
 
@@ -176,7 +189,7 @@ class Pullback:
     """
 
     __slots__ = (
-        "dynamic_shape", "grad", "output_spaces", "outputs", "reads", "rule", "seam", "slots", "spaces", "takes",
+        "dynamic_shape", "grad", "output_spaces", "outputs", "reads", "restrictions", "rule", "seam", "slots", "spaces", "takes",
         "variable_spaces", "variables",
     )  # fmt: skip
 
@@ -198,12 +211,13 @@ class Pullback:
         self.variable_spaces: list[Space] = [seam.space(v) for v in self.variables]
         self.takes = bool(self.variables) and takes_variables(grad)
         self.dynamic_shape: Callable[[int], Any] | None = None
+        self.restrictions: dict[int, Callable[[Any], Any]] = {}
 
     @classmethod
     def of(cls, rule: Rule, bound: Bound, outputs: Outputs, grad: Any, reads: list[Any], seam: Any) -> Pullback:
         """The pullback of a call that has just run."""
         tensors = bound.tensors()
-        return cls(
+        made = cls(
             rule,
             [slot.skeleton() for slot in bound.slots],
             [seam.space(tensor) for tensor in tensors],
@@ -213,6 +227,9 @@ class Pullback:
             seam,
             seam.not_among(reads, tensors),
         )
+        if hasattr(seam, "restrictions"):
+            made.restrictions = seam.restrictions(tensors)
+        return made
 
     def names(self) -> list[str]:
         """The path of each tensor argument, then the name of each captured variable."""
@@ -252,7 +269,11 @@ class Pullback:
         args, kwargs = self.outputs.spread(ups, self.grad)
         if self.takes:
             kwargs["variables"] = list(self.variables)
-        return self.grad(*args, **kwargs)
+        _pulling.depth += 1
+        try:
+            return self.grad(*args, **kwargs)
+        finally:
+            _pulling.depth -= 1
 
     def matched(self, raw: Any) -> tuple[list[Any], list[Any]]:
         """Split and order what grad returned: per tensor argument, and per captured variable."""
@@ -278,6 +299,8 @@ class Pullback:
         """Make every gradient fit its input."""
         done, repairs = [], []
         for i, (gradient, space) in enumerate(zip(gradients, self.spaces + self.variable_spaces, strict=True)):
+            if i in self.restrictions:
+                gradient = self.restrictions[i](gradient)
             try:
                 made = self.seam.fit(gradient, space, strict=self.rule.options.strict, at=self.at_run_time(i))
             except Fault as fault:

@@ -15,6 +15,7 @@ from gradwright.errors import Fault, GradientDtypeError
 from gradwright.fit import AtRunTime, Plan, plan
 from gradwright.frameworks import tf_private as private
 from gradwright.frameworks import tf_run_time, tf_tapes
+from gradwright.frameworks.tf_recording import recording
 from gradwright.outputs import Outputs
 from gradwright.rule import Fitted, Rule
 from gradwright.signature import Bound
@@ -136,6 +137,10 @@ class TensorFlow:
         name = dtype.base_dtype.name if hasattr(dtype, "base_dtype") else str(np.dtype(dtype))
         return Space(static_shape(tensor), name)
 
+    def restrictions(self, tensors: list[Any]) -> dict[int, Callable[[Any], Any]]:
+        """For each sparse input, what brings a gradient of the whole to the places where the input has values."""
+        return {i: restriction(t) for i, t in enumerate(tensors) if isinstance(t, tf.SparseTensor)}
+
     def shape_at_run_time(self, value: Any) -> Any:
         """The shape of a tensor as a tensor."""
         return tf.shape(component(value))
@@ -195,7 +200,7 @@ class TensorFlow:
 
     def variables_by_autodiff(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run a rule that answers for its inputs only; its captured variables are differentiated by a tape."""
-        with tf.GradientTape(persistent=True) as tape:
+        with recording(), tf.GradientTape(persistent=True) as tape:
             output, grad = function(*args, **kwargs)
         flat = [t for t in tf.nest.flatten(output) if tf.is_tensor(t)]
 
@@ -221,6 +226,20 @@ def as_tensor(gradient: Any, space: Space) -> Any:
         raise Fault(
             GradientDtypeError, f"is a {type(gradient).__name__}, which is no tensor", "return a tensor"
         ) from None
+
+
+def restriction(value: tf.SparseTensor) -> Callable[[Any], Any]:
+    """Take a gradient at the indices of a sparse input; what lies elsewhere belongs to no input."""
+    indices, rank = value.indices, value.dense_shape.shape[0]
+
+    def restrict(gradient: Any) -> Any:
+        if isinstance(gradient, tf.SparseTensor):
+            gradient = tf.sparse.to_dense(tf.sparse.reorder(gradient))
+        if isinstance(gradient, tf.Tensor) and gradient.shape.rank == rank:
+            return tf.gather_nd(gradient, indices)
+        return gradient
+
+    return restrict
 
 
 def slices_fit(gradient: tf.IndexedSlices, space: Space) -> bool:

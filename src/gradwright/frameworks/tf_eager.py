@@ -13,11 +13,11 @@ from typing import Any
 import tensorflow as tf
 
 from gradwright import events
-from gradwright.frameworks import tf_forward, tf_tapes
+from gradwright.frameworks import tf_forward, tf_orders, tf_tapes
 from gradwright.frameworks import tf_private as private
 from gradwright.frameworks.tensorflow import as_input, component, is_variable, raw_variable, seam, with_component
 from gradwright.outputs import Outputs
-from gradwright.rule import Pullback, Rule
+from gradwright.rule import Pullback, Rule, inside_a_pullback
 from gradwright.signature import Bound, plain_slots
 from gradwright.space import Space
 
@@ -57,6 +57,8 @@ def plain(rule: Rule, args: tuple[Any, ...]) -> Any:
         bound = Bound(args, {}, named_slots(rule, args))
         return recorded(rule, bound, list(args), output, grad, tf_tapes.older(reads, born), born, first_order)
     if not orders:
+        if inside_a_pullback():
+            tf_orders.refuse_lost_capture(rule, list(args))
         return unrecorded(output)
     if tensor_id(output) <= born:
         output = private.copy_without_record(output)
@@ -157,6 +159,8 @@ def recorded(
     pullback = Pullback.of(rule, bound, outputs, grad, reads, seam)
     for variable in pullback.variables:
         private.tell_tapes_of(variable)
+    if inside_a_pullback() and not private.no_tapes():
+        tf_orders.refuse_lost_capture(rule, bound.tensors())
     inputs = inputs + [variable.handle for variable in pullback.variables]
     wholes = [outputs.leaves[i] for i in outputs.tensors]
     outputs.forget()
@@ -203,7 +207,10 @@ def backward_of(pullback: Pullback, *upstreams: Any) -> list[Any]:
 def symbolic_safe(pullback: Pullback, upstreams: list[Any]) -> list[Any]:
     """Pull back; where an eager rule meets symbolic upstreams (a vectorised Jacobian), numpy in it runs as python."""
     if private.executing_eagerly():
-        return pullback(upstreams)
+        gradients = pullback(upstreams)
+        if not private.no_tapes():
+            tf_orders.refuse_numbers(pullback.rule, pullback.grad, gradients)
+        return gradients
     from gradwright.frameworks import tf_python
 
     return tf_python.pull(pullback, upstreams)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from gradwright import events
 from gradwright.errors import ModeError, compose
 from gradwright.frameworks import tf_private as private
 from gradwright.rule import Pullback
@@ -23,8 +24,9 @@ def eager(pullback: Pullback, *tangents: Any) -> list[Any]:
     own = getattr(pullback.grad, "jvp", None)
     if own is not None and not pullback.variables:
         return by_own_jvp(pullback, own, list(tangents))
-    refuse_nonlinear(pullback)
-    return transpose(pullback, pullback.output_spaces, list(tangents))
+    with events.unwatched():
+        refuse_nonlinear(pullback)
+        return transpose(pullback, pullback.output_spaces, list(tangents))
 
 
 def in_graph(emission: Any, op_inputs: list[Any], op_outputs: list[Any], *tangents: Any) -> list[Any]:
@@ -35,9 +37,10 @@ def in_graph(emission: Any, op_inputs: list[Any], op_outputs: list[Any], *tangen
     if emission.linear.reason:
         raise nonlinear(emission.pullback, emission.linear.reason)
     pull = functools.partial(emission.pull, op_inputs, op_outputs)
-    pushed = transpose(pull, emission.pullback.output_spaces, list(tangents), outputs)
-    if emission.linear.unknown:
-        pushed = checked_at_run_time(emission.pullback, pull, outputs, pushed)
+    with events.unwatched():
+        pushed = transpose(pull, emission.pullback.output_spaces, list(tangents), outputs)
+        if emission.linear.unknown:
+            pushed = checked_at_run_time(emission.pullback, pull, outputs, pushed)
     return pushed
 
 
@@ -139,6 +142,7 @@ def by_basis(pull: Callable[[list[Any]], list[Any]], k: int, like: list[Any], ta
     dtype, shape = like[k].dtype, tf.shape(like[k])
     size = tf.reduce_prod(shape)
 
+    @tf.autograph.experimental.do_not_convert
     def row(i: Any) -> Any:
         unit = tf.reshape(tf.one_hot(i, size, dtype=dtype), shape)
         ups = [unit if j == k else tf.zeros_like(u) for j, u in enumerate(like)]

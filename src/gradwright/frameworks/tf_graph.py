@@ -112,6 +112,12 @@ class Emission:
         """The captured values, outputs from behind the op."""
         return [op_outputs[p] if p < self.counts[0] else op_inputs[p] for p in places]
 
+    def values_for_export(self, op: Any) -> list[Any]:
+        """The captured values as a saved model can bind them again: handles of variables from outside of the graph."""
+        inside = self.values(self.places, op.inputs, op.outputs)
+        pairs = zip(self.lifted.captured, inside, strict=True)
+        return [c if isinstance(c, private.EagerTensor) else v for c, v in pairs]
+
     def pull(self, op_inputs: Any, op_outputs: Any, upstreams: list[Any]) -> list[Any]:
         """Gradients of the inputs, from the op's own tensors."""
         outs = self.counts[0]
@@ -126,8 +132,11 @@ class Emission:
 
     def differentiate(self, op: Any, *upstreams: Any) -> list[Any]:
         """The gradient function of the op; at export TensorFlow asks without an op."""
-        op = self.op() if op is None else op
         outs, _, rest = self.counts
+        if op is None:
+            op = self.op()
+            gradients = self.lifted(list(upstreams[:outs]), self.values_for_export(op))
+            return [None] * outs + gradients + [None] * rest
         if self.lifted.error is None and (self.pushed is not None or not self.linear.linear):
             gradients = tf_guard.pull(self, op.inputs, op.outputs, list(upstreams))
         else:

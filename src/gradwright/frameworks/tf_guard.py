@@ -13,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import ops
 
+from gradwright import events
 from gradwright.frameworks import tf_forward
 from gradwright.frameworks import tf_private as private
 
@@ -41,7 +42,7 @@ class Guard:
 
     def put(self, gradients: list[Any], ups: list[Any], op_inputs: Any, op_outputs: Any) -> list[Any]:
         """Put the op into the graph that is being built; gives the gradients behind it."""
-        from gradwright.frameworks.tf_graph import keep_alive, register
+        from gradwright.frameworks.tf_graph import register
 
         emission = self.emission
         values = emission.values(emission.places, op_inputs, op_outputs)
@@ -75,10 +76,11 @@ class Guard:
         """Forward mode gets the rule's answer, a derivative of higher order the pullback's own derivative."""
         kept, ups, values, pushed, like = (tensors[a:b] for a, b in zip(self.cuts, self.cuts[1:], strict=False))
         tangents = [tf_forward.zeros_or(t, k) for t, k in zip(tangents[: len(kept)], kept, strict=True)]
-        if private.transposing_for_forward_mode():
-            found = self.forward_mode(tangents, ups, values, pushed, like) + [None] * len(values)
-        else:
-            found = self.derivative(tangents, ups, values)
+        with events.unwatched():
+            if private.transposing_for_forward_mode():
+                found = self.forward_mode(tangents, ups, values, pushed, like) + [None] * len(values)
+            else:
+                found = self.derivative(tangents, ups, values)
         return [None] * len(kept) + found + [None] * (len(pushed) + len(like))
 
     def forward_mode(self, tangents: Any, ups: Any, values: Any, pushed: Any, like: Any) -> list[Any]:

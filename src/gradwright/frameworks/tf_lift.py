@@ -7,6 +7,7 @@ known exactly, travels through the rule's op, and the function can be called fro
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,25 +17,45 @@ from tensorflow.core.function.polymorphism import function_type
 from tensorflow.python.eager.polymorphic_function import concrete_function
 from tensorflow.python.framework import auto_control_deps
 
+from gradwright import events
+from gradwright.errors import GradwrightError, ModeError, compose
 from gradwright.frameworks import tf_private as private
 from gradwright.rule import Pullback
 
 
 @dataclass(slots=True)
 class Lifted:
-    """A pullback as a function of (upstreams, captured values), or the error that its tracing met."""
+    """A pullback as a function of (upstreams, captured values), or the error that its tracing met.
+
+    A watched one is there in other forms too: `unforced` delivers what is seen only if one of its results is used;
+    `unwatched` makes one that delivers nothing.
+    """
 
     function: Any
     captured: list[Any]
     template: list[Any]
     error: Exception | None = None
+    unforced: Any = None
+    unwatched: Callable[[], Lifted] | None = None
 
     def __call__(self, upstreams: list[Any], values: list[Any]) -> list[Any]:
         """Call it in whatever graph this is; gradients in the order of inputs and variables."""
         if self.error is not None:
             raise self.error
-        flat = iter(call_flat(self.function, [*upstreams, *values]))
+        if self.unwatched is not None and events.is_unwatched():
+            quiet = self.unwatched()
+            return quiet(upstreams, [values[place_in(self.captured, c)] for c in quiet.captured])
+        function = self.function
+        if self.unforced is not None and private.in_vectorised_loop():
+            # The ops of the loop's body are a pattern that runs once beside the rows.
+            function = self.unforced
+        flat = iter(call_flat(function, [*upstreams, *values]))
         return [None if g is None else packed(g, flat) for g in self.template]
+
+
+def place_in(tensors: list[Any], tensor: Any) -> int:
+    """The place of a tensor; tensors cannot be compared by value."""
+    return next(i for i, known in enumerate(tensors) if known is tensor)
 
 
 def packed(template: Any, flat: Any) -> Any:
@@ -53,12 +74,42 @@ def call_flat(function: Any, values: list[Any]) -> list[Any]:
 
 def lift(pullback: Pullback, outputs: list[Any]) -> Lifted:
     """Trace a pullback on placeholders for its upstreams."""
-    return trace(pullback, outputs, f"pullback_of_{pullback.rule.__name__}")
+    name = f"pullback_of_{pullback.rule.__name__}"
+    lifted = trace(pullback, outputs, name)
+    if lifted.error is not None:
+        lifted.error = explained(lifted.error, pullback)
+    if lifted.unforced is not None:
+        graph = tf.compat.v1.get_default_graph()
+
+        @functools.cache
+        def unwatched() -> Lifted:
+            with events.unwatched(), graph.as_default():
+                return trace(pullback, outputs, name)
+
+        lifted.unwatched = unwatched
+    return lifted
+
+
+def explained(error: Exception, pullback: Pullback) -> Exception:
+    """Say what an error in the user's grad means where it is met in a graph and not in eager mode."""
+    rule, text = pullback.rule, str(error)
+    if isinstance(error, GradwrightError):
+        return error
+    if "numpy" in text or "symbolic tf.Tensor" in text:
+        fact = "its grad asks a tensor for numbers, which a traced function does not have"
+        repair = "use TensorFlow ops, or tf.numpy_function, or gw.ops.external"
+    elif isinstance(error, ValueError) and ("None values" in text or "partially known TensorShape" in text):
+        fact = "its grad uses a size that is not known before the function runs"
+        repair = "ask for it at run time: tf.shape(x) in place of x.shape"
+    else:
+        return error
+    return ModeError(compose(rule.name, rule.where, f"in a traced function, {fact}: {text.splitlines()[0]}", repair))
 
 
 def trace(function: Callable[[list[Any]], list[Any]], like: list[Any], name: str) -> Lifted:
     """Trace a function of flat tensors into a graph of its own."""
     inner = private.FuncGraph(name)
+    inner.deliveries = []
     with inner.as_default(), auto_control_deps.AutomaticControlDependencies() as effects:
         places = [placeholder(tensor) for tensor in like]
         try:
@@ -66,10 +117,14 @@ def trace(function: Callable[[list[Any]], list[Any]], like: list[Any], name: str
         except Exception as error:
             return Lifted(None, [], [], error)
         template = [g if g is None else marked(g, effects) for g in template]
-    inner.control_outputs.extend(effects.ops_which_must_run)
     flat = [t for t in tf.nest.flatten(template, expand_composites=True) if t is not None]
     captured, internal = list(inner.external_captures), list(inner.internal_captures)
-    return Lifted(close(inner, [*places, *internal], flat), captured, template)
+    unforced = None
+    if inner.deliveries:
+        inner.control_outputs[:] = effects.ops_which_must_run - set(inner.deliveries)
+        unforced = close(inner, [*places, *internal], flat)
+    inner.control_outputs[:] = effects.ops_which_must_run
+    return Lifted(close(inner, [*places, *internal], flat), captured, template, None, unforced)
 
 
 def marked(gradient: Any, effects: Any) -> Any:

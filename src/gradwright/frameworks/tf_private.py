@@ -6,10 +6,11 @@ the same rules.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -141,6 +142,41 @@ def convert_in_pfor(op_type: str, convert: Callable[[Any, Any], Any]) -> bool:
     native = registry[op_type]
     registry[op_type] = functools.partial(convert, native=native)
     return True
+
+
+@contextlib.contextmanager
+def outside_graphs() -> Iterator[None]:
+    """Within it ops run at once, whatever graph is being built, and no tape sees them."""
+    with ops.init_scope(), context.eager_mode():
+        yield
+
+
+def teach_vectorised_loops(op_type: str, convert: Callable[[Any], Any]) -> bool:
+    """Give vectorised loops a form of an op that they do not know; one that TensorFlow has is left alone."""
+    from tensorflow.python.ops.parallel_for import pfor
+
+    registry = getattr(pfor, "_pfor_converter_registry", None)
+    if registry is None or op_type in registry:
+        return False
+    registry[op_type] = lambda pfor_input, *rest, **options: convert(pfor_input)
+    return True
+
+
+def for_all_rows(tensor: Any) -> Any:
+    """A result of a conversion that is the same for all rows."""
+    from tensorflow.python.ops.parallel_for.pfor import wrap
+
+    return wrap(tensor, False)
+
+
+def in_vectorised_loop() -> bool:
+    """Whether the body of a vectorised loop is being traced; its ops are a pattern, run once beside the rows."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "_pfor_impl" and "parallel_for" in frame.f_code.co_filename:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def attribute(op: Any, name: str) -> Any:

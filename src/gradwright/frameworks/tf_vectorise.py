@@ -35,6 +35,7 @@ class BatchedLifted:
         given = [*upstreams, *values]
         there = [g is not None for g in self.template]
 
+        @tf.autograph.experimental.do_not_convert
         def one(rows: list[Any]) -> list[Any]:
             row = iter(rows)
             whole = [next(row) if s else g for g, s in zip(given, self.stacked, strict=True)]
