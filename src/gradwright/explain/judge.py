@@ -17,6 +17,7 @@ METADATA = frozenset(
     {"Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike", "BroadcastGradientArgs", "VariableShape"}
 )
 ALWAYS_FLAT = frozenset({"Sign", "Relu", "Relu6"})  # told on a side path too; elsewhere a zero may well be meant
+PRODUCTS = frozenset({"Mul", "MatMul", "BatchMatMulV2", "Einsum", "Conv2D"})
 INTO_FLOATS = frozenset({"Cast", "Bitcast"})
 
 
@@ -93,7 +94,8 @@ class Judge:
             yield from (self._singular(source, e) for e in sorted(begun, key=self.values.tainted))
         flat = [e for e in edges if e.state == ZERO and e.upstream == OK]
         if status == ZERO:
-            yield from (self._flat(source, e) for e in flat)
+            # A product with zero is often the echo of a flat function on the other side: that one is told first.
+            yield from (self._flat(source, e) for e in sorted(flat, key=lambda e: e.node.op in PRODUCTS))
         blocked = [e for e in edges if e.state == NONE]
         told = [e for e in blocked if status == NONE or e.node.direct]
         yield from (r for e in told for r in self._blocked(number, e, weak=False))

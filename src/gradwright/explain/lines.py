@@ -71,10 +71,10 @@ def of_frame(
     return library or otherwise
 
 
-def of_trace(trace: Iterable) -> str:
-    """The same for a stored stack trace (outermost frame first), as graph operations keep it."""
+def of_trace(trace: Iterable | None) -> str:
+    """The same for a stored stack trace (outermost frame first), as graph operations keep it; loaded ones have none."""
     library = ""
-    for entry in reversed(list(trace)):
+    for entry in reversed(list(trace or ())):
         nearness = rank(entry.filename)
         if nearness == USER:
             return spell(entry.filename, entry.lineno)

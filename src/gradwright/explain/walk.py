@@ -54,6 +54,8 @@ def _inside(node: Node) -> list[Node] | None:
         node.unfold = node.unfold if node.unfolded is not None else None
         for inner in node.unfolded or ():
             inner.index = node.index  # it ran at the moment of the call
+            if inner.kind != "link":
+                inner.where = inner.where or node.where  # of a loaded function no lines are known
     return node.unfolded
 
 

@@ -59,10 +59,11 @@ class Scope:
 
 def variables_before(log: Log, graph: Any, inputs: list) -> dict[int, Any]:
     """The values, at this moment, of the variables that a function is about to read (sharing their memory)."""
+    read = tf.raw_ops.ReadVariableOp
     mine = {v.handle._id: v for v in graph.variables if isinstance(getattr(v, "handle", None), ops.EagerTensor)}
     given = {t._id for t in inputs if isinstance(t, ops.EagerTensor) and t.dtype == tf.resource}
     with recorder.at_rest():
-        return {key: v.read_value() for key, v in mine.items() if key in given}
+        return {key: read(resource=v.handle, dtype=v.dtype) for key, v in mine.items() if key in given}
 
 
 def unfold(parent: Log, graph: Any, inputs: list, outputs: list, states: dict[int, Any]) -> list[Node] | None:
@@ -73,9 +74,6 @@ def unfold(parent: Log, graph: Any, inputs: list, outputs: list, states: dict[in
         with recorder.into(log), recorder.stopped(), recorder.again(_plain.__code__):
             results = _run(scope, inputs)
     except (NotUnfoldable, tf.errors.OpError, LookupError, AttributeError, TypeError, ValueError):
-        import traceback
-
-        traceback.print_exc(limit=-4)
         return None
     parent.exits += log.exits
     parent.values.update(log.values)
@@ -231,7 +229,7 @@ def directly(operation: Any) -> bool:
     if operation.type not in recorder.CLOSED:
         return True
     names = []
-    for entry in reversed(list(operation.traceback)):
+    for entry in reversed(list(operation.traceback or ())):
         if lines.rank(entry.filename) != lines.INSIDE:
             break
         names.append(entry.name)
