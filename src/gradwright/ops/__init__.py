@@ -3,6 +3,7 @@
 Imports no framework: the formulas are written in functions that the first tensor brings.
 """
 
+from gradwright.ops.checkpoint import checkpoint
 from gradwright.ops.choice import where
 from gradwright.ops.reductions import clip_by_norm, norm, safe_norm, std
 from gradwright.ops.stable import acos, asin, atan2, log, log1mexp, log1p_exp, pow, softplus, sqrt, xlogy
@@ -13,6 +14,7 @@ __all__ = [
     "acos",
     "asin",
     "atan2",
+    "checkpoint",
     "clip",
     "clip_by_norm",
     "log",

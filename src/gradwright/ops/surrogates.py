@@ -23,8 +23,9 @@ def straight_through(f: Callable[..., Any], *, name: str | None = None) -> Rule:
     ([0.0, 2.0], [1.0, 1.0])
 
     Every float input gets the upstream, summed where the input was broadcast. A variable that f reads gets the
-    framework's own gradient; where an op without a gradient blocks its way (round, floor, sign), that op too is
-    passed straight through. Formula: dx = upstream. Under loss scaling: linear, the scale comes out again.
+    framework's own gradient, with the ops that have none of use (round, rint, floor, ceil, sign) passed straight
+    through as well: for round(x / s) * s that is the gradient by s of learned step sizes, round(x / s) - x / s.
+    Formula: dx = upstream. Under loss scaling: linear, the scale comes out again.
 
     Args:
         f: the function, of one tensor or several. Its output has the shape that its inputs broadcast to.
@@ -46,6 +47,8 @@ class StraightThrough(Form):
 
     def __init__(self, function: Callable[..., Any], name: str | None):
         self.function = function
+        # Whether a call so far has read trainable variables; only then their way through is looked after.
+        self.reads_variables: bool | None = None
 
         def pair(*args: Any, **kwargs: Any) -> Any:
             return self._run(args, kwargs)
@@ -59,7 +62,8 @@ class StraightThrough(Form):
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         call = Call(self.signature.python, args, kwargs)
         m = maths_of(*call.leaves)
-        output, by_variables = m.recorded(lambda: self.function(*args, **kwargs))
+        output, by_variables = m.recorded(lambda: self.function(*args, **kwargs), self.reads_variables is not False)
+        self.reads_variables = bool(self.reads_variables) or by_variables is not None
         self._fits(m, call, output)
         count = len(call.floats)
 

@@ -77,6 +77,6 @@ def dtype_name(x):
     return str(x.dtype)
 
 
-def recorded(function):
+def recorded(function, steps_pass):
     """Run a function; JAX has no variables."""
     return function(), None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import tensorflow as tf
 
 where, exp, abs, sqrt, sign, maximum, minimum = tf.where, tf.exp, tf.abs, tf.sqrt, tf.sign, tf.maximum, tf.minimum
@@ -99,12 +101,21 @@ def dtype_name(x):
     return x.dtype.base_dtype.name
 
 
-def recorded(function):
-    """Run a function; give its output, and its gradients by variables as a function of (variables, upstream)."""
+STEPS = ("Round", "Rint", "Floor", "Ceil", "Sign")
+
+
+def recorded(function, steps_pass):
+    """Run a function; give its output, and its gradients by variables as a function of (variables, upstream).
+
+    With `steps_pass`, ops that are flat between steps hand their upstream on.
+    """
+    from gradwright import override
     from gradwright.frameworks.tf_recording import recording
 
+    rules = {name: lambda op, upstream: upstream for name in STEPS} if steps_pass else {}
     with recording(), tf.GradientTape(persistent=True) as tape:
-        output = function()
+        with override(rules, strict=False) if rules else contextlib.nullcontext():
+            output = function()
     if not tape.watched_variables():
         return output, None
     return output, lambda variables, upstream: tape.gradient(output, list(variables), output_gradients=upstream)
