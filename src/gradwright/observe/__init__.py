@@ -1,11 +1,6 @@
-"""Watching gradients."""
+"""Watching gradients: every upstream and gradient that flows, eager and compiled."""
 
+from gradwright.observe.probe import probe
+from gradwright.observe.scope import observe
 
-def observe(*args, **kwargs):
-    """Not written yet."""
-    raise NotImplementedError("observe")
-
-
-def probe(*args, **kwargs):
-    """Not written yet."""
-    raise NotImplementedError("probe")
+__all__ = ["observe", "probe"]
