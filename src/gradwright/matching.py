@@ -127,7 +127,7 @@ def by_order(returned: list[Any] | tuple[Any, ...], slots: list[Slot], wanted: l
 
 
 def layouts(slots: list[Slot], wanted: list[Slot]) -> list[list[Slot]]:
-    """The orders a list of gradients may follow: what needs one, all tensors, with numbers, the first so many of all."""
+    """The orders a list of gradients may follow: what needs one, all tensors, with numbers, the first so many."""
     tensors = [slot for slot in slots if slot.is_tensor]
     numbers = [slot for slot in slots if slot.takes_gradient]
     last = max((i for i, slot in enumerate(slots) if slot.takes_gradient), default=-1)
