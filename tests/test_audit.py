@@ -80,6 +80,58 @@ def test_an_instance_lends_itself_to_its_methods(module):
     assert (finding.rule, finding.verdict) == ("C.m", "right")
 
 
+LAYER = """
+import keras
+class Layer(keras.layers.Layer):
+    def __init__(self, scale, units: int):
+        super().__init__()
+        self.scale = scale
+    def build(self, shape):
+        self.w = self.add_weight(shape=shape[-1:], initializer="ones")
+"""
+METHOD = """
+    @tf.custom_gradient
+    def rule(self, x):
+        w = tf.convert_to_tensor(self.w)
+        return x * w, lambda upstream, variables=None: (upstream * w, [tf.reduce_sum(upstream * x, 0)])
+    def call(self, x):
+        return self.rule(x)
+"""
+INNER = """
+    def call(self, x):
+        @tf.custom_gradient
+        def rule(x):
+            return tf.identity(x), lambda upstream: upstream
+        return rule(x)
+"""
+
+
+@pytest.mark.parametrize("body", [METHOD, INNER])
+def test_rules_of_a_layer_are_reached_by_calling_the_layer(module, body):
+    (finding,) = audit.check_targets((module(LAYER + body),)).findings
+    assert (finding.rule.rpartition(".")[2], finding.verdict, finding.source) == ("rule", "right", "guessed")
+
+
+def test_a_class_that_cannot_be_made_is_told(module):
+    source = "class C:\n  def __init__(self, path): self.k = open(path)\n  @gw.custom_gradient\n"
+    (finding,) = audit.check_targets((module(source + "  def m(self, x): return x, lambda u: u"),)).findings
+    assert finding.verdict == "undecided"
+    assert "`path` cannot be guessed" in finding.reason
+
+
+def test_programs_in_graph_mode_are_proven_too():
+    rule, graph = tf.custom_gradient(double), tf.Graph()
+
+    def program():
+        with graph.as_default():
+            rule(tf.compat.v1.placeholder(tf.float32, [None, 2]))
+
+    (meeting,) = meetings(program).meetings
+    with graph.as_default():  # as after `disable_eager_execution`
+        finding = audit.prove_meeting(meeting)
+    assert (finding.verdict, finding.source) == ("right", "traced")
+
+
 def test_the_place_is_the_line_of_def(module):
     path = module("\n@gw.custom_gradient(\n  strict=True,\n)\ndef f(x): return x, lambda u: u\n")
     path2 = module("\n@tf.custom_gradient\ndef f(x): return x, lambda u: u\n", "other.py")

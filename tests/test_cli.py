@@ -107,6 +107,44 @@ def test_usage(args):
     assert result.output.strip()
 
 
+def test_what_a_program_does_to_its_process_does_not_reach_the_report(file, tmp_path):
+    text = RIGHT + "square(tf.constant([1.0]))\nimport io, os, sys\nos.chdir('/')\nsys.stdout = io.StringIO()\n"
+    file(text, "moving.py")
+    plain = shell("moving.py", cwd=tmp_path)
+    watched = shell("-m", "gradwright", "run", "moving.py", "--output", "not_ours.json", cwd=tmp_path)
+    assert plain.stdout == ""
+    assert "moving.py:4" in watched.stdout
+    assert not list(tmp_path.glob("*.json"))
+    assert watched.returncode == 0
+
+
+def test_a_script_is_explained(file):
+    text = "import tensorflow as tf\nx = tf.Variable(1.5)\nwith tf.GradientTape() as tape:\n  y = tf.floor(x)\n"
+    result = shell("-m", "gradwright", "explain", file(text + "tape.gradient(y, x)\n", "lost.py"))
+    assert "Floor" in result.stdout
+    assert "lost.py:4" in result.stdout
+    assert result.returncode == 1
+
+
+def test_a_rule_that_differs_on_purpose_can_be_named(file):
+    text = "import tensorflow as tf\n@tf.custom_gradient\ndef through(x): return tf.round(x), lambda upstream: upstream"
+    path = file(text, "purpose.py")
+    undeclared = gradwright("check", path)
+    assert undeclared.exit_code == 1
+    assert "--surrogate through" in undeclared.output
+    assert gradwright("check", path, "--surrogate", "through").exit_code == 0
+    in_the_code = file(text + "\nthrough.surrogate = lambda x: x", "declared.py")
+    assert gradwright("check", in_the_code).exit_code == 0
+
+
+def test_eagerly_the_rules_in_functions_meet_real_values(file):
+    text = RIGHT + "print(float(tf.function(lambda x: square(x) + 0.0)(tf.constant(3.0))))"
+    result = shell("-m", "gradwright", "run", "--eager", "--json", file(text, "compiled.py"))
+    first, data = result.stdout.splitlines()
+    assert first == "9.0"
+    assert [finding["source"] for finding in json.loads(data)["findings"]] == ["met"]
+
+
 @pytest.mark.parametrize("command", ["check", "run", "explain", "report"])
 def test_help_is_short_and_has_an_example(command):
     output = gradwright(command, "--help").output
@@ -163,7 +201,7 @@ history = model.fit(np.random.rand(8, 4), np.random.rand(8, 3), verbose=0, batch
 print("loss", history.history["loss"])
 print("square", float(tf.function(lambda x: tf.reduce_sum(square(x)))(tf.random.uniform([3]))))
 thread = threading.Thread(target=lambda: print("product", product(tf.constant([2.0]), tf.constant([3.0])).numpy()))
-thread.start()
+thread.start(); thread.join()
 for by in (1.0, 2.0):
     for _ in range(3):
         shifted(by)(tf.constant([1.0]))

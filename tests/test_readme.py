@@ -146,6 +146,7 @@ def test_the_commands_for_the_users_own_files(tmp_path):
     assert "2 rules: 2 right" in outputs[0]
     assert outputs[1].startswith("gradient 2.0\n")
     assert "1 rule: 1 right" in outputs[1]
+    assert outputs[2].startswith("gradient 2.0\n")
     assert "1 rule: 1 right" in outputs[3]
 
 

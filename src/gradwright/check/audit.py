@@ -117,15 +117,34 @@ def none_found(targets: tuple[str, ...], result: Search) -> Problem:
 
 
 def prove_found(rule: Found) -> Finding:
-    """Prove a rule on its `example`, or on inputs found by trying."""
-    blank = Finding(rule.name, rule.where, "undecided")
+    """Prove a rule on its `example`, or on inputs found by trying; a method on an instance of its class."""
+    if rule.owner is None:
+        return prove_callable(rule)
     try:
-        rule = on_instance(rule)
+        instance, made_by = guess.instance(rule.owner)
     except Exception as error:  # whatever the user's constructor raises
         reason = (
-            f"a method, and `{rule.owner and rule.owner.__name__}()` raises {type(error).__name__}: {first_line(error)}"
+            f"a method of `{rule.owner.__name__}`, which could not be made: {type(error).__name__}: {first_line(error)}"
         )
-        return replace(blank, reason=reason, repair="gradwright run script.py  # a script that calls it on an instance")
+        repair = "gradwright run script.py  # a script that calls it on an instance"
+        return Finding(rule.name, rule.where, "undecided", source="guessed", reason=reason, repair=repair)
+    finding = prove_method(rule, instance)
+    return replace(finding, inputs=f"{finding.inputs}, on {made_by}" if finding.inputs else "")
+
+
+def prove_method(rule: Found, instance: Any) -> Finding:
+    """Prove a method on an instance; of a Keras layer on what the layer itself hands to it."""
+    if example_of(rule.rule) is None and hasattr(instance, "build"):
+        meeting = met_in_layer(rule, instance)
+        if meeting is not None:
+            return replace(prove_meeting(meeting), source="guessed")
+    bound = rule_in(getattr(instance, rule_name(rule.rule)))
+    return prove_callable(replace(rule, rule=bound, owner=None))
+
+
+def prove_callable(rule: Found) -> Finding:
+    """Prove a rule that can be called as it is."""
+    blank = Finding(rule.name, rule.where, "undecided")
     example = example_of(rule.rule)
     if example is None:
         return prove_guessed(rule, blank)
@@ -134,6 +153,17 @@ def prove_found(rule: Found) -> Finding:
     except Exception as error:
         return replace(blank, reason=f"its example raises {type(error).__name__}: {first_line(error)}")
     return prove(rule, args, kwargs, "example")
+
+
+def met_in_layer(rule: Found, layer: Any) -> Meeting | None:
+    """Call a Keras layer, which makes its weights on that occasion, and see what it hands to its method."""
+    watch = Watch()
+    try:
+        with watching(watch):
+            guess.guess(layer, layer.call)
+    except Exception:  # no inputs were found for the layer: the method itself may still take some
+        return None
+    return next((meeting for meeting in watch.take() if meeting.rule.where == rule.where), None)
 
 
 def prove_guessed(rule: Found, blank: Finding) -> Finding:
@@ -151,14 +181,6 @@ def example_line(rule: Found) -> str:
     if rule.kind == "gradwright":
         return "@gw.custom_gradient(example=lambda: (tf.constant([0.5, 2.0]),))"
     return f"{rule.name.rpartition('.')[2]}.example = lambda: (tf.constant([0.5, 2.0]),)"
-
-
-def on_instance(rule: Found) -> Found:
-    """A method of a class becomes that of a fresh instance, where the class can be made without arguments."""
-    if rule.owner is None:
-        return rule
-    bound = getattr(rule.owner(), rule_name(rule.rule))
-    return replace(rule, rule=rule_in(bound), owner=None)
 
 
 def rule_name(rule: Any) -> str:
@@ -187,23 +209,35 @@ def arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 def prove_written(module: ModuleType, rule: Written, surrogates: Collection[str] = ()) -> list[Finding]:
     """Prove a rule that some function makes, by calling that function with inputs that it takes."""
     where = f"{shortened(module.__file__ or '')}:{rule.line}"
-    maker = getattr(module, rule.maker, None)
-    reason = f"made when `{rule.maker}` runs"
     repair = "gradwright run script.py  # a script that calls it"
-    if not callable(maker) or isinstance(maker, type):
-        return [Finding(rule.name, where, "undecided", source="guessed", reason=reason, repair=repair)]
+    unreached = Finding(rule.name, where, "undecided", source="guessed", repair=repair)
     watch = Watch()
     try:
         with watching(watch):
-            output = maker(*(tried := guess.guess(maker, maker)).args, **tried.kwargs)
+            output = call(module, rule.maker)
     except Exception as error:
-        reason += f", and none of the inputs that were tried fits: {first_line(error)}"
-        return [Finding(rule.name, where, "undecided", source="guessed", reason=reason, repair=repair)]
+        reason = f"made when `{rule.maker}` runs, and no inputs were found for that: {first_line(error)}"
+        return [replace(unreached, reason=reason)]
     if rule_in(output) is not None:
         return [prove_found(declared(found(rule_in(output)), surrogates))]
-    mine = [m for m in watch.take() if m.rule.where == where]
+    mine = [meeting for meeting in watch.take() if meeting.rule.where == where]
     findings = [replace(finding, source="guessed") for finding in prove_meetings(mine, surrogates)]
-    return findings or [Finding(rule.name, where, "undecided", source="guessed", reason=reason, repair=repair)]
+    reason = f"`{rule.maker}` ran on guessed inputs and did not call it"
+    return findings or [replace(unreached, reason=reason)]
+
+
+def call(module: ModuleType, path: str) -> Any:
+    """Call a function, or a method of a class on an instance, with guessed inputs."""
+    owner, _, name = path.rpartition(".")
+    if not owner:
+        function = getattr(module, name)
+        tried = guess.guess(function, function)
+        return function(*tried.args, **tried.kwargs)
+    instance, _ = guess.instance(getattr(module, owner))
+    is_layer = hasattr(instance, "build") and name == "call"
+    function = instance if is_layer else getattr(instance, name)
+    tried = guess.guess(function, getattr(instance, name))
+    return function(*tried.args, **tried.kwargs)
 
 
 def prove_meetings(meetings: list[Meeting], surrogates: Collection[str] = (), step: Step = unseen) -> list[Finding]:
@@ -234,8 +268,9 @@ def made(meeting: Meeting) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Inputs of the signature that was met, from the first span of numbers that gives finite outputs."""
     first = ""
     for span in guess.RANGES:
-        args, kwargs = met.filled((meeting.args, meeting.kwargs), span)
-        problem = guess.trouble(meeting.rule.rule, args, kwargs)
+        with tf_audit.eagerly():
+            args, kwargs = met.filled((meeting.args, meeting.kwargs), span)
+            problem = guess.trouble(meeting.rule.rule, args, kwargs)
         if problem is None:
             return args, kwargs
         first = first or problem
@@ -249,7 +284,8 @@ def prove(rule: Found, args: tuple[Any, ...], kwargs: dict[str, Any], source: st
     inputs = ", ".join(filter(None, [met.described_call(args, kwargs), met.closed_over(rule.function)]))
     blank = Finding(rule.name, rule.where, "undecided", inputs, source)
     try:
-        report = check(rule.rule, *args, like=rule.surrogate, **kwargs)
+        with tf_audit.eagerly():
+            report = check(rule.rule, *args, like=rule.surrogate, **kwargs)
     except Exception as error:  # one rule must never hide the others
         return replace(blank, reason=f"the check could not be made: {type(error).__name__}: {first_line(error)}")
     data = report.to_dict()

@@ -165,6 +165,22 @@ def plain_value(parameter: inspect.Parameter) -> Any:
     return PLAIN_VALUES.get(kind, PLAIN_NAMES.get(parameter.name) if not kind else None)
 
 
+def instance(kind: type) -> tuple[Any, str]:
+    """An object of a class, and the call that made it: without arguments, or with plain values for those it needs."""
+    try:
+        needed = [p for p in inspect.signature(kind).parameters.values() if _is_needed(p)]
+    except ValueError:  # no signature to read
+        needed = []
+    values = {p.name: 0.5 if (value := plain_value(p)) is None else value for p in needed}
+    text = ", ".join(f"{name}={value!r}" for name, value in values.items())
+    return kind(**values), f"{kind.__name__}({text})"
+
+
+def _is_needed(parameter: inspect.Parameter) -> bool:
+    varying = (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    return parameter.default is parameter.empty and parameter.kind not in varying
+
+
 def place(
     wanted: list[inspect.Parameter], values: list[Any], fixed: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -196,5 +212,5 @@ def _finite(leaf: Any) -> bool:
     try:
         leaf = leaf.detach() if hasattr(leaf, "detach") else leaf
         return bool(np.all(np.isfinite(np.asarray(leaf).astype(complex))))
-    except (TypeError, ValueError):  # a string, a ragged or sparse tensor: nothing to say against it
+    except Exception:  # a string, a ragged or sparse tensor, one without a value: nothing to say against it
         return not (isinstance(leaf, float) and math.isnan(leaf))

@@ -19,21 +19,25 @@ OWN_FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file
 
 @contextmanager
 def as_main(target: str, args: Sequence[str], is_module: bool) -> Iterator[None]:
-    """The command line and the import path that the program expects; ours come back afterwards."""
-    before = sys.argv, sys.path[:], sys.modules["__main__"]
+    """The command line and the import path that the program expects; ours come back afterwards, and our streams."""
+    before = sys.argv, sys.path[:], sys.modules["__main__"], sys.stdout, sys.stderr
     sys.argv = [target, *args]
     sys.path[0:1] = [os.getcwd() if is_module else os.path.dirname(os.path.realpath(target))]
     try:
         yield
     finally:
-        sys.argv, sys.path[:], sys.modules["__main__"] = before
+        sys.argv, sys.path[:], sys.modules["__main__"], sys.stdout, sys.stderr = before
 
 
 def run(target: str, is_module: bool) -> int:
     """Run a file as `python file` does, or a module as `python -m` does, and return its exit status."""
-    return exit_status(
-        lambda: runpy.run_module(target, run_name="__main__", alter_sys=True) if is_module else execute(target)
-    )
+    folder = os.getcwd()
+    try:
+        if is_module:
+            return exit_status(lambda: runpy.run_module(target, run_name="__main__", alter_sys=True))
+        return exit_status(lambda: execute(os.path.abspath(target)))
+    finally:
+        os.chdir(folder)  # places in the report are told from where the user stands
 
 
 def execute(path: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Written:
-    """A rule in the source: its name, the line of its `def`, the function whose run makes it ("" at the top level)."""
+    """A rule in the source: its name, the line of its `def`, the outermost function that makes it ("" if none)."""
 
     name: str
     line: int
@@ -23,21 +23,22 @@ def rules_written(text: str) -> list[Written]:
     >>> rules_written("def make(k):\\n  @tf.custom_gradient\\n  def scaled(x): ...\\n  return scaled")
     [Written(name='scaled', line=3, maker='make')]
     """
-    return list(_walk(ast.parse(text), ""))
+    return list(_walk(ast.parse(text), (), ""))
 
 
-def _walk(node: ast.AST, maker: str) -> Iterator[Written]:
+def _walk(node: ast.AST, classes: tuple[str, ...], maker: str) -> Iterator[Written]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
             if any(map(_is_decorator, child.decorator_list)):
                 yield Written(child.name, child.lineno, maker)
-            yield from _walk(child, child.name)
+            # The outermost function is the one that can be called from outside.
+            yield from _walk(child, classes, maker or ".".join((*classes, child.name)))
         elif isinstance(child, ast.ClassDef):
-            yield from _walk(child, maker)
+            yield from _walk(child, (*classes, child.name), maker)
         else:
             if isinstance(child, ast.Call) and _is_decorator(child) and child.args:
                 yield Written(_name(child.args[0]), child.args[0].lineno, maker)
-            yield from _walk(child, maker)
+            yield from _walk(child, classes, maker)
 
 
 def _is_decorator(node: ast.AST) -> bool:

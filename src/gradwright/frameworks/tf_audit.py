@@ -140,6 +140,17 @@ def functions_run_eagerly() -> Iterator[None]:
         tf.config.run_functions_eagerly(before)
 
 
+@contextmanager
+def eagerly() -> Iterator[None]:
+    """Operations run at once in this scope, also in a program that switched to graphs for good."""
+    context = _eager_context() if loaded() else None
+    if context is None or context.executing_eagerly():
+        yield
+        return
+    with context_module().eager_mode():
+        yield
+
+
 def is_tensor(value: Any) -> bool:
     """Whether `value` is a tensor of TensorFlow, eager or symbolic."""
     tf = sys.modules.get("tensorflow")
@@ -239,8 +250,14 @@ def _global_generator() -> Any:
 
 
 def _eager_context() -> Any:
+    module = context_module()  # without it the op-level counter of `tf.random.set_seed` goes on counting
+    return None if module is None else module.context()
+
+
+def context_module() -> Any:
+    """TensorFlow's module of what is switched on in a thread; None where a version has moved it."""
     try:
         from tensorflow.python.eager import context
-    except ImportError:  # without it the op-level counter of `tf.random.set_seed` goes on counting
+    except ImportError:
         return None
-    return context.context()
+    return context
