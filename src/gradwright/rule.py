@@ -80,6 +80,17 @@ class Rule:
         bound.simple = len(bound.signature.names) if bound.signature.simple else -1
         return bound
 
+    def __eq__(self, other: object) -> bool:
+        """Two rules are one if their functions are: a method's rule is made anew at each look."""
+        return isinstance(other, Rule) and self.pair == other.pair and self.options == other.options
+
+    def __hash__(self) -> int:
+        return hash(self.pair)
+
+    def __tf_tracing_type__(self, context: Any) -> Any:
+        """Let `tf.function` take a rule as an argument; without this it would look through to the bare function."""
+        return frameworks.adapter("tensorflow").tracing_type(self)
+
     def __repr__(self) -> str:
         return f"<rule {self.name} at {self.where}>"
 
@@ -189,8 +200,8 @@ class Pullback:
     """
 
     __slots__ = (
-        "dynamic_shape", "grad", "output_spaces", "outputs", "reads", "restrictions", "rule", "seam", "slots", "spaces", "takes",
-        "variable_spaces", "variables",
+        "dynamic_shape", "grad", "output_spaces", "outputs", "reads", "restrictions", "rule", "seam", "slots",
+        "spaces", "takes", "variable_spaces", "variables",
     )  # fmt: skip
 
     def __init__(

@@ -43,8 +43,11 @@ def is_variable(value: Any) -> bool:
 
 
 def raw_variable(value: Any) -> Any:
-    """The TensorFlow variable inside a Keras one; a TensorFlow variable as it is."""
-    return value.value if is_keras_variable(value) else value
+    """The TensorFlow variable inside a Keras one, also where Keras would cast its value; others as they are."""
+    if not is_keras_variable(value):
+        return value
+    inner = getattr(value, "_value", None)
+    return value.value if inner is None else inner
 
 
 def component(value: Any) -> Any:
@@ -192,6 +195,10 @@ class TensorFlow:
         if owner is not self:
             return owner.call(rule, args, kwargs)
         return (tf_eager if eager else tf_graph).general(rule, args, kwargs)
+
+    def tracing_type(self, rule: Rule) -> Any:
+        """What a rule is to `tf.function` that gets it as an argument: a constant."""
+        return private.constant_type(rule)
 
     def run(self, rule: Rule, bound: Bound) -> tuple[Any, Callable[..., Any], Outputs, list[Any]]:
         """Run the forward: the output, the user's grad, the outputs taken apart, the variables that were read."""

@@ -15,12 +15,12 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import ops
 
-from gradwright.frameworks import tf_forward, tf_guard, tf_linearity, tf_tapes
+from gradwright.frameworks import tf_forward, tf_guard, tf_linearity, tf_orders, tf_tapes
 from gradwright.frameworks import tf_private as private
 from gradwright.frameworks.tensorflow import as_input, component, is_variable, raw_variable, seam, with_component
 from gradwright.frameworks.tf_lift import Lifted, lift, trace
 from gradwright.outputs import Outputs
-from gradwright.rule import Pullback, Rule
+from gradwright.rule import Pullback, Rule, inside_a_pullback
 
 # Names of gradients must differ between processes: a saved model brings the names of the one that wrote it.
 _PROCESS = uuid.uuid4().hex[:8]
@@ -36,7 +36,7 @@ def general(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             private.tell_tapes_of(raw_variable(tensor))
     inputs = [as_input(tensor) for tensor in tensors]
     first_order = private.possible_orders(inputs) == 1 and tf_tapes.only_one_tape()
-    output, grad, reads = tf_tapes.run(rule, bound, first_order)
+    output, grad, reads = run(rule, bound, first_order)
     outputs = Outputs(output, seam)
     pullback = Pullback.of(rule, bound, outputs, grad, reads, seam)
     for variable in pullback.variables:
@@ -46,8 +46,23 @@ def general(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     outputs.forget()
     pullback.dynamic_shape = shapes_in(graph, [*tensors, *pullback.variables])
     parts = [tf.convert_to_tensor(component(whole)) for whole in wholes]
-    made = put(emitted(pullback, parts, inputs), graph, parts, inputs) if parts and inputs else parts
+    if not parts or not inputs:
+        return outputs.rebuild([with_component(w, p) for w, p in zip(wholes, parts, strict=True)])
+    emission = emitted(pullback, parts, inputs)
+    if inside_a_pullback():
+        tf_orders.refuse_lost_capture(rule, tensors)
+        emission.loses = tf_orders.captures_unknown(rule, tensors)
+    made = put(emission, graph, parts, inputs)
     return outputs.rebuild([with_component(w, m) for w, m in zip(wholes, made, strict=True)])
+
+
+def run(rule: Rule, bound: Any, first_order: bool) -> tuple[Any, Any, list[Any]]:
+    """Run the user's function; python control flow on tensors is converted where it turns out to need it."""
+    try:
+        return tf_tapes.run(rule, bound, first_order)
+    except tf.errors.OperatorNotAllowedInGraphError:
+        converted = private.converted_by_autograph(rule.pair)
+        return tf_tapes.run(rule, bound, first_order, converted)
 
 
 def shapes_in(graph: Any, tensors: list[Any]) -> Any:
@@ -85,6 +100,7 @@ class Emission:
         self.places: list[int] = []
         self.push_places: list[int] = []
         self.op: Any = None
+        self.loses = False
 
     @functools.cached_property
     def linear(self) -> tf_linearity.Verdict:
@@ -132,6 +148,8 @@ class Emission:
 
     def differentiate(self, op: Any, *upstreams: Any) -> list[Any]:
         """The gradient function of the op; at export TensorFlow asks without an op."""
+        if self.loses:
+            raise tf_orders.lost_capture(self.pullback.rule)
         outs, _, rest = self.counts
         if op is None:
             op = self.op()

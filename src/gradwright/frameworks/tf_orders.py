@@ -10,19 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import tensorflow as tf
+
 from gradwright.errors import ModeError, compose
 from gradwright.frameworks import tf_private as private
 
 
 def closed_over(function: Any) -> list[Any]:
-    """The eager tensors in a function's closure."""
+    """The tensors in a function's closure."""
     found = []
     for cell in getattr(function, "__closure__", None) or ():
         try:
             content = cell.cell_contents
         except ValueError:
             continue
-        if type(content) is private.EagerTensor:
+        if isinstance(content, tf.Tensor):
             found.append(content)
     return found
 
@@ -34,18 +36,29 @@ def watched(tensors: list[Any], apart_from: list[Any]) -> bool:
 
 
 def refuse_lost_capture(rule: Any, arguments: list[Any]) -> None:
-    """Refuse a rule inside another's gradient that reads a tensor which is being differentiated, beside its arguments."""
+    """Refuse a rule inside another's gradient that captures a tensor which is being differentiated."""
     if watched(closed_over(rule.pair), arguments):
-        raise ModeError(
-            compose(
-                rule.name,
-                rule.where,
-                "is called inside the gradient of another rule and reads, from outside its arguments, a tensor that is "
-                "being differentiated: its own gradient answers for its arguments only, so the second derivative "
-                "by that tensor would be lost",
-                f"make the tensor an argument: def {rule.__name__}(x, upstream), and return a gradient for both",
-            )
-        )
+        raise lost_capture(rule)
+
+
+def lost_capture(rule: Any) -> ModeError:
+    """The refusal of a nested rule that leaves out what it captured."""
+    fact = (
+        "is called inside the gradient of another rule and reads, from outside its arguments, a tensor that is being "
+        "differentiated: its own gradient answers for its arguments only, so the second derivative by that tensor "
+        "would be lost"
+    )
+    repair = f"make the tensor an argument: def {rule.__name__}(x, upstream), and return a gradient for both"
+    return ModeError(compose(rule.name, rule.where, fact, repair))
+
+
+def captures_unknown(rule: Any, arguments: list[Any]) -> bool:
+    """Whether, in a graph, a rule captures a tensor that is no constant and may be differentiated from outside."""
+    others = [t for t in closed_over(rule.pair) if all(t is not a for a in arguments)]
+    return any(
+        not isinstance(t, private.EagerTensor) and t.dtype.is_floating and tf.get_static_value(t) is None
+        for t in others
+    )
 
 
 def refuse_numbers(rule: Any, grad: Callable[..., Any], gradients: list[Any]) -> None:

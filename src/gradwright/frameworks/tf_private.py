@@ -227,3 +227,15 @@ def is_control_flow(graph: Any) -> bool:
 
     kinds = tuple(getattr(bodies, n) for n in ("CondBranchFuncGraph", "WhileCondFuncGraph", "WhileBodyFuncGraph"))
     return isinstance(graph, kinds)
+
+
+def constant_type(value: Any) -> Any:
+    """The type under which `tf.function` treats an argument as a constant of python."""
+    from tensorflow.core.function.trace_type import default_types
+
+    return default_types.Literal(value)
+
+
+def converted_by_autograph(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose python control flow on tensors has become graph control flow."""
+    return tf.autograph.to_graph(function)
