@@ -1,9 +1,9 @@
 """Watching TensorFlow: statistics where the tensor is, and the way out of compiled functions.
 
-An eager tensor is looked at once. In a graph the pullback is traced one time and run many times, so what is seen there
-is put into a queue by an op, and taken out when somebody wants to read. The queue and the switch that opens it are
-found by name, never captured, so that a loop, a copy or a saved model of the function still works; in another process the switch is off.
-Only XLA, which knows no queues, writes to a variable instead (`tf_observe_xla`).
+An eager tensor is looked at once. In a graph the pullback is traced one time and run many times, so what is seen
+there is put into a queue by an op, and taken out when somebody wants to read. The queue and the switch that opens it
+are found by name, never captured, so that a loop, a copy or a saved model of the function still works; in another
+process the switch is off. Only XLA, which knows no queues, writes to a variable instead (`tf_observe_xla`).
 """
 
 from __future__ import annotations

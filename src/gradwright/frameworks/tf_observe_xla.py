@@ -1,7 +1,8 @@
 """Watching functions that XLA compiles: they know no queues, so what is seen is written into a ring of rows.
 
 The ring is a variable; its handle is captured and travels with the rule's op. Rows carry a number that counts over
-all rings of a channel, so that their order is known. Rows that are overwritten before anybody has read them are lost, and counted.
+all rings of a channel, so that their order is known. Rows that are overwritten before anybody has read them are lost,
+and counted.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def tell(ring: Any, line: Any, hub: Any) -> None:
     rule = ring.site.frame.rule
     for log in hub.hearers(line.channel):
         log.note(
-            f"{ring.lost} records of `{rule.name}` ({rule.where}) were overwritten in a function compiled by XLA, which "
-            f"keeps {ROWS} between two readings; read log.records more often, or take every=10"
+            f"{ring.lost} records of `{rule.name}` ({rule.where}) were overwritten in a function compiled by XLA, "
+            f"which keeps {ROWS} between two readings; read log.records more often, or take every=10"
         )
     ring.lost = 0

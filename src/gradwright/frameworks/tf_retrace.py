@@ -47,7 +47,7 @@ def uninstall() -> bool:
 
 
 class _Keyed:
-    """The function that makes the key, with a token added. It also sees every call, so it empties the queue at times."""
+    """The function that makes the key, with a token added. It sees every call, so it empties the queue at times."""
 
     def __init__(self, original: Any, token: Callable[[], Any], drain: Callable[[], None]):
         functools.update_wrapper(self, original)

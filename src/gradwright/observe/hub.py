@@ -7,6 +7,7 @@ traced while a channel is open delivers to that channel, if it is still open whe
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -70,6 +71,8 @@ class Hub:
     def open(self, log: Any) -> None:
         """Let a log hear this thread, and the threads that have no log."""
         with self.lock:
+            if "tensorflow" in sys.modules:
+                self.reader("tensorflow")
             self.drain()
             if not self.thread.logs:
                 self.thread.channel = next(i for i in range(len(self.channels) + 1) if i not in self.channels)

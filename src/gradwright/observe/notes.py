@@ -1,6 +1,44 @@
 """What a log cannot show, said in words."""
+
 from __future__ import annotations
+
+import sys
 from typing import Any
 
+from gradwright.observe.hub import hub
+
+
 def unseen(log: Any) -> list[str]:
-    return []
+    """Remarks on what was asked for and never seen."""
+    return [*silent_filters(log), *traced_before(log)]
+
+
+def silent_filters(log: Any) -> list[str]:
+    """Names in `rules=` that no record carries."""
+    import fnmatch
+
+    met = {record.rule for record in log._records}
+    wanted = [w for w in log.wish.rules or () if isinstance(w, str)]
+    return [f"no record of a rule named {w!r}" for w in wanted if not any(fnmatch.fnmatchcase(m, w) for m in met)]
+
+
+def traced_before(log: Any) -> list[str]:
+    """Rules that stand in functions traced without a watcher, and gave no record."""
+    if "tensorflow" not in sys.modules or "tensorflow" not in hub.readers:
+        return []
+    from gradwright.frameworks.tf_graph import _live
+
+    met = {(record.rule, record.where) for record in log._records}
+    silent = {}
+    for emission in list(_live.values()):
+        rule = getattr(getattr(emission, "pullback", None), "rule", None)
+        if rule is None or (rule.name, rule.where) in met or not log.wish.accepts(rule):
+            continue
+        if emission.lifted.unforced is None:
+            silent[rule.name, rule.where] = None
+    return [
+        f"no backward of `{name}` ({where}) was seen; it stands in a function traced before this log was open. "
+        "A tf.function is traced anew while a log is open, a concrete function or a loaded model is not: "
+        "make it inside the log"
+        for name, where in silent
+    ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -24,11 +23,6 @@ def reader_of(framework: str) -> Reader:
 
         return JaxReader()
     return ArrayReader()
-
-
-def loaded(framework: str) -> bool:
-    """Whether a framework is there; one that is half loaded has no tensors yet."""
-    return framework in sys.modules
 
 
 class ArrayReader:

@@ -45,8 +45,13 @@ def observe(
 
     Returns:
         A `Log`, to be opened by `with`. There is one record for each call and backward, also inside compiled
-        functions at each run. Functions that were traced before are traced once more while a log is open,
-        and run as they were traced at first when it is closed. A log hears its own thread and every thread that has no log open.
+        functions at each run. Functions that were traced before are traced once more while a log is open, and run
+        as they were traced at first when it is closed. A log hears its own thread and every thread that has no log
+        of its own.
+
+    Raises:
+        ArgumentError: the arguments do not go together.
+        ModeError: in the backward pass, where values are asked of a function that XLA compiles.
     """
     if models and isinstance(models[0], bool):
         raise ArgumentError("observe takes models by place; write gw.observe(values=True)")

@@ -69,8 +69,7 @@ class Demand:
         A counter that thins begins with its log, so there the log itself is part of the key.
         """
         return tuple(
-            (w.everything, w.values, w.every, w.rules, w.layers, w.serial if w.every > 1 else None)
-            for w in self.wishes
+            (w.everything, w.values, w.every, w.rules, w.layers, w.serial if w.every > 1 else None) for w in self.wishes
         )
 
 
