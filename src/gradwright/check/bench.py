@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradwright.check.numeric import epsilon
+from gradwright.check.numeric import epsilon, underflow
 from gradwright.check.openers import differentiable, open_subject
 from gradwright.check.seeds import sow
 from gradwright.check.subject import Opened, Subject, double, wide
@@ -39,6 +39,10 @@ class Bench:
     def rule_eps(self) -> float:
         """The rounding unit the rule computes in."""
         return epsilon("float64") if self.precise_rule else self.native_eps
+
+    def floor(self, leaf: int) -> float:
+        """What the rule may lose of a leaf's gradient to underflow."""
+        return 64 * underflow("float64" if self.precise_rule else self.subject.leaves[leaf].dtype)
 
     @property
     def forward_eps(self) -> float:
@@ -148,6 +152,7 @@ class Bench:
         subject = self.subject
         make = getattr(subject.backend, "double", None)
         fn = subject.over(subject.forward or subject.apply)
+        self.reseed()
         try:
             return make(fn, [leaf.like for leaf in subject.arguments], subject.variables) if make else None
         except Exception:

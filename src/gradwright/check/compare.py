@@ -50,7 +50,9 @@ def compare(
     size = float(np.sqrt(np.sum(np.abs(e[np.isfinite(e)]) ** 2)))
     seen = float(np.sqrt(np.sum(bound[np.isfinite(bound)] ** 2)))
     error, limit = (float(off[at]), float(bound[at])) if off.size else (0.0, 0.0)
-    return Comparison(bad, g, e, error, limit, seen / size if size else None, index, bound)
+    # A gradient a million times below rounding is zero: no relative error can be told of it.
+    detectable = seen / size if size * 1e6 > seen else None
+    return Comparison(bad, g, e, error, limit, detectable, index, bound)
 
 
 def bounds(expected: np.ndarray, noise: np.ndarray, eps: float, scale: float) -> np.ndarray:

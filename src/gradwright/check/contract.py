@@ -72,8 +72,11 @@ def linear(examination: Examination, sample: Sample) -> list[Fault]:
         g, h = sample.answer.gradients[i], second[i]
         if g is None or h is None or not np.isfinite(g).all():
             continue
-        short = short_format(g, sample.expected[i] if sample.expected else None, bench.rule_eps)
         noise = sample.noise[i] if sample.noise else np.zeros(g.shape)
+        noise = noise + bench.floor(i)
+        if np.linalg.norm(g.ravel()) <= 64 * np.linalg.norm(noise.ravel()):
+            continue  # all that came is rounding of a gradient that is zero
+        short = short_format(g, sample.expected[i] if sample.expected else None, bench.rule_eps)
         laws = (
             (-3.0, mixed[i], 0.37 * h - 3.0 * g, np.abs(h) + 3 * np.abs(g), 4.0),
             (1024.0, large[i], 1024.0 * g, 1024 * np.abs(g), 1024.0),
@@ -85,7 +88,11 @@ def linear(examination: Examination, sample: Sample) -> list[Fault]:
         if short:
             # Rounding commutes with powers of two, and with nothing else.
             laws = ((4.0, fourfold[i], 4.0 * g, 4.0 * np.abs(g), 4.0),)
-        broken = [scale for scale, got, due, size, k in laws if _breaks(got, due, size, noise * k, bench.rule_eps)]
+        broken = [
+            scale
+            for scale, got, due, size, k in laws
+            if _breaks(got, due, size, noise * k, bench.rule_eps, bench.floor(i))
+        ]
         if broken:
             faults.append(_broken(examination, sample, i, broken[0]))
     return faults
@@ -100,13 +107,15 @@ def short_format(g: np.ndarray, due: np.ndarray | None, eps: float) -> bool:
     return bool(np.any(g) and np.array_equal(half, g.real)) if eps < 1e-4 else False
 
 
-def _breaks(got: np.ndarray | None, due: np.ndarray, size: np.ndarray, noise: np.ndarray, eps: float) -> bool:
+def _breaks(
+    got: np.ndarray | None, due: np.ndarray, size: np.ndarray, noise: np.ndarray, eps: float, floor: float
+) -> bool:
     if got is None:
         return bool(np.any(due))
     with np.errstate(invalid="ignore"):
         scale = float(np.max(size)) if size.size else 0.0
         off = np.abs(got - due)
-        return not bool(np.all(off <= 64 * eps * (size + 0.01 * scale) + 64 * noise + np.finfo(float).tiny))
+        return not bool(np.all(off <= 64 * eps * (size + 0.01 * scale) + 64 * noise + floor))
 
 
 def _broken(examination: Examination, sample: Sample, leaf: int, scale: float) -> Fault:

@@ -116,6 +116,11 @@ def nudged(rng: np.random.Generator, x: np.ndarray, eps: float) -> np.ndarray:
     return x * (1.0 + eps * rng.choice([-1.0, 0.0, 1.0], size=x.shape))
 
 
+def underflow(dtype: str) -> float:
+    """The smallest number of a dtype: what vanishes below it is no mistake."""
+    return {"float16": 6e-8, "bfloat16": 1e-40, "float32": 1.4e-45, "complex64": 1.4e-45}.get(dtype, 5e-324)
+
+
 def epsilon(dtype: str) -> float:
     """The rounding unit of a dtype by its plain name.
 

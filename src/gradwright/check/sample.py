@@ -24,6 +24,7 @@ class Sample:
     upstreams: Arrays
     answer: Answer
     noise: list[np.ndarray] = field(default_factory=list)
+    draws: list[Gradients] = field(default_factory=list)
     expected: Gradients | None = None
     comparisons: list[Comparison] = field(default_factory=list)
 
@@ -57,35 +58,39 @@ def take(bench: Bench, point: Arrays, rng: np.random.Generator, upstreams: Array
 
 
 def judge(bench: Bench, sample: Sample, oracle: Oracle, rng: np.random.Generator) -> None:
-    """Compare the rule's answer with the oracle's, element by element."""
-    if oracle.expected is None:
-        return
-    sample.expected = oracle.expected(sample.point, sample.upstreams)
+    """Compare the rule's answer with the oracle's, element by element; measure its noise in any case."""
+    if oracle.expected is not None:
+        sample.expected = oracle.expected(sample.point, sample.upstreams)
     if not sample.noise:
         sample.noise = _noise(bench, sample, oracle, rng)
+    if oracle.expected is None:
+        return
     eps = bench.rule_eps if bench.other is None else max(bench.rule_eps, bench.forward_eps)
-    sample.comparisons = _compare(sample, eps)
+    sample.comparisons = _compare(bench, sample, eps)
 
 
-def _compare(sample: Sample, eps: float) -> list[Comparison]:
+def _compare(bench: Bench, sample: Sample, eps: float) -> list[Comparison]:
     scale = max((float(np.max(np.abs(u))) for u in sample.upstreams if u.size), default=0.0)
     rows = zip(sample.answer.gradients, sample.expected or [], sample.point, sample.noise, strict=True)
-    return [compare(g, e, x, noise, eps, scale) for g, e, x, noise in rows]
+    return [compare(g, e, x, noise + bench.floor(i), eps, scale) for i, (g, e, x, noise) in enumerate(rows)]
 
 
 def _noise(bench: Bench, sample: Sample, oracle: Oracle, rng: np.random.Generator) -> list[np.ndarray]:
-    """The spread of the rule's and of the oracle's answer when the point moves by units in the last place."""
+    """The spread of the rule's and of the oracle's answer when all that goes in moves by units in the last place."""
     eps = bench.rule_eps
-    arguments = len(bench.subject.slots)
-    draws, references = [], []
+    draws: list[Gradients] = []
+    references: list[Gradients] = []
     for _ in range(DRAWS[eps < 1e-12]):
-        near = [nudged(rng, x, eps) if i < arguments else x for i, x in enumerate(sample.point)]
-        draws.append(bench.open(near).pull(sample.upstreams).gradients)
-    wiggle = [nudged(rng, x, epsilon("float64")) for x in sample.point]
+        near = [nudged(rng, x, eps) for x in sample.point]
+        ups = [nudged(rng, u, eps) for u in sample.upstreams]
+        draws.append(bench.open(near).pull(ups).gradients)
     if oracle.expected is not None:
-        references.append(oracle.expected(wiggle, sample.upstreams))
+        fine = epsilon("float64")
+        near = [nudged(rng, x, fine) for x in sample.point]
+        references.append(oracle.expected(near, [nudged(rng, u, fine) for u in sample.upstreams]))
+    sample.draws = draws
     own = widest(draws, sample.answer.gradients, sample.point)
-    other = widest(references, sample.expected or [], sample.point)
+    other = widest(references, sample.expected or [None] * len(sample.point), sample.point)
     return [np.fmax(a, b) for a, b in zip(own, other, strict=True)]
 
 

@@ -29,11 +29,17 @@ class Probe:
     claimed: float
     found: Difference
     terms: float
+    noise: float
+
+    @property
+    def slack(self) -> float:
+        """How far rounding alone may carry them apart."""
+        return self.found.bound + self.noise + 1e-9 * self.terms
 
     @property
     def off(self) -> bool:
         """Whether rule and difference disagree."""
-        return not abs(self.found.value - self.claimed) <= self.found.bound + 1e-9 * self.terms
+        return not abs(self.found.value - self.claimed) <= self.slack
 
 
 def search(examination: Examination, sample: Sample) -> list[Fault]:
@@ -42,7 +48,7 @@ def search(examination: Examination, sample: Sample) -> list[Fault]:
     probes = [probe(examination, sample, joint(sample, rng)) for _ in range(2)]
     silent = [i for i, g in enumerate(sample.answer.gradients) if g is None or not np.any(g)]
     probes += [probe(examination, sample, single(point, i, rng)) for i in silent if point[i].size]
-    examination.strengths += [p.found.bound / p.terms for p in probes[:2] if p.terms]
+    examination.strengths += [p.slack / p.terms for p in probes[:2] if p.terms]
     if not any(p.off for p in probes):
         return []
     if all(not np.isfinite(p.found.value) for p in probes):
@@ -70,7 +76,10 @@ def probe(examination: Examination, sample: Sample, direction: list[np.ndarray])
     gradients = sample.answer.gradients
     terms = spread(gradients, direction)
     found = along(examination.bench, sample.point, sample.upstreams, direction, 1e-7 * terms, examination.rng)
-    return Probe(direction, inner(gradients, direction), found, terms)
+    claimed, eps = inner(gradients, direction), examination.bench.rule_eps
+    drawn = [abs(inner(draw, direction) - claimed) for draw in sample.draws]
+    noise = 16 * max(drawn, default=0.0) + 64 * eps * (terms + abs(claimed))
+    return Probe(direction, claimed, found, terms, noise)
 
 
 def _kinked(examination: Examination, sample: Sample, probes: list[Probe]) -> bool:
@@ -91,7 +100,7 @@ def _leaf(examination: Examination, sample: Sample, leaf: int) -> list[Fault]:
     if sample.point[leaf].size <= SMALL:
         return faults_of(examination, sample, leaf, _element_wise(examination, sample, leaf))
     index = halve(examination, sample, leaf)
-    felt = Felt(sample.point[leaf].shape, [(p.direction[leaf], p.found.value, p.found.bound) for p in probes])
+    felt = Felt(sample.point[leaf].shape, [(p.direction[leaf], p.found.value, p.slack) for p in probes])
     worst = max(probes, key=lambda p: abs(p.found.value - p.claimed))
     found = faults_of(examination, sample, leaf, felt)
     numbers = abs(worst.found.value - worst.claimed), worst.found.bound
@@ -106,9 +115,9 @@ def _element_wise(examination: Examination, sample: Sample, leaf: int) -> Known:
         for unit in (1, 1j) if np.iscomplexobj(x) else (1,):
             direction = [np.zeros_like(p) for p in sample.point]
             direction[leaf][at] = typical(x)[at] * unit
-            found, step = probe(examination, sample, direction).found, typical(x)[at]
-            value[at] += unit * found.value / step
-            bound[at] += found.bound / step
+            here, step = probe(examination, sample, direction), typical(x)[at]
+            value[at] += unit * here.found.value / step
+            bound[at] += here.slack / step
     got = sample.answer.gradients[leaf]
     comparison = compare(got, value, x, bound, examination.bench.rule_eps, 0.0)
     blank = [compare(None, None, p, np.zeros(p.shape), 1e-16, 0.0) for p in sample.point]

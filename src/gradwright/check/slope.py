@@ -11,7 +11,13 @@ START = {True: 1e-2, False: 0.1}
 
 
 def along(
-    bench: Bench, point: Arrays, upstreams: Arrays, direction: Arrays, target: float, rng: np.random.Generator
+    bench: Bench,
+    point: Arrays,
+    upstreams: Arrays,
+    direction: Arrays,
+    target: float,
+    rng: np.random.Generator,
+    start: float | None = None,
 ) -> Difference:
     """The derivative of <upstreams, forward> along `direction`, with its bound."""
     fine = bench.forward_eps < 1e-12
@@ -22,7 +28,7 @@ def along(
         return inner(upstreams, [a - b for a, b in zip(ahead, behind, strict=True)]) / (2 * h)
 
     with np.errstate(all="ignore"):
-        return derivative(slope, noise, target, START[fine], 11 if fine else 8)
+        return derivative(slope, noise, target, start or START[fine], 11 if fine else 8)
 
 
 def _noise(bench: Bench, point: Arrays, upstreams: Arrays, rng: np.random.Generator) -> float:

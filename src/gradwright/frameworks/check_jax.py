@@ -81,9 +81,10 @@ class Jax(NumPy):
             return reverse(jax.jit(fn), xs, ups)
 
         def mapped(fn: Callable[..., Any], xs: list[Any], _: list[Any], ups: list[Any]) -> list[Any]:
-            over = lambda *xs: [
-                y[0] for y in jax.vmap(lambda *p: self.flatten(fn(*p)))(*[jnp.stack([x, x]) for x in xs])
-            ]
+            def over(*xs: Any) -> list[Any]:
+                copies = [jnp.stack([x, x]) for x in xs]
+                return [y[0] for y in jax.vmap(lambda *p: self.flatten(fn(*p)))(*copies)]
+
             return reverse(over, xs, ups)
 
         return {

@@ -98,8 +98,8 @@ class Torch(NumPy):
             ups = [u.detach().requires_grad_(True) for u in upstreams]
             outputs = self.flatten(fn(*leaves))
             first = torch.autograd.grad(outputs, leaves, ups, create_graph=True, allow_unused=True)
-            parts = [(t.conj() * g).real if g.is_complex() else t * g for t, g in zip(tangents, first) if g is not None]
-            total = sum(part.sum() for part in parts)
+            live = [(t, g) for t, g in zip(tangents, first, strict=True) if g is not None]
+            total = sum(((t.conj() * g).real if g.is_complex() else t * g).sum() for t, g in live)
         if not total.requires_grad:
             return [None] * len(xs), [None] * len(ups)
         found = torch.autograd.grad(total, [*leaves, *ups], allow_unused=True)

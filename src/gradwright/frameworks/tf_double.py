@@ -124,7 +124,8 @@ class DoubleGraph:
             for definition in definitions:
                 ys = self._import(definition, xs, self.outputs)
                 zeros = tf.UnconnectedGradients.ZERO
-                found.append(tf.gradients(ys, wanted, grad_ys=ups, unconnected_gradients=zeros))
+                gradients = tf.gradients(ys, wanted, grad_ys=ups, unconnected_gradients=zeros)
+                found.append([tf.convert_to_tensor(g) for g in gradients])
             return found
 
         return tf.function(run, autograph=False)
@@ -189,6 +190,9 @@ def _widen(definition: Any, inputs: set[str]) -> None:
             raise NoDouble(f"an input `{node.name}` is unknown")
     for function in definition.library.function:
         function.signature.name += suffix
+        for attributes in function.arg_attr.values():
+            # The shape noted there is that of the handle, a scalar, not that of the value that now comes in its place.
+            attributes.attr.pop("_output_shapes", None)
         for arg in (*function.signature.input_arg, *function.signature.output_arg):
             arg.type = _type(arg.type)
         reads = {f"{node.name}:value:" for node in function.node_def if node.op == "ReadVariableOp"}
@@ -254,6 +258,8 @@ def _widen_node(node: Any, suffix: str, functions: set[str]) -> None:
 
     if node.op in READS:
         _widen_read(node)
+    if "T" in node.attr and "output_shapes" in node.attr:
+        _forget_handle_shapes(node)
     for key in [k for k in node.attr if k in ("_gradient_op_type", "_output_shapes", "_class")]:
         del node.attr[key]
     if node.op in functions:
@@ -269,6 +275,16 @@ def _widen_node(node: Any, suffix: str, functions: set[str]) -> None:
             value.list.type[:] = [_type(t) for t in value.list.type]
             for func in value.list.func:
                 func.name += suffix if func.name in functions else ""
+
+
+def _forget_handle_shapes(node: Any) -> None:
+    """A loop carries a variable's value where it carried its handle: of a shape not told here."""
+    import tensorflow as tf
+
+    for kind, shape in zip(node.attr["T"].list.type, node.attr["output_shapes"].list.shape, strict=False):
+        if kind == tf.resource.as_datatype_enum:
+            shape.Clear()
+            shape.unknown_rank = True
 
 
 def _widen_read(node: Any) -> None:
