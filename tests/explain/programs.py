@@ -451,15 +451,41 @@ def _our_rule(a):
     return a + 1.0, grad
 
 
-@program("nonfinite", "singular-point", modes=(EAGER,))
+@program("nonfinite", "singular-point")
 def inside_our_rule(x):
     return tf.reduce_sum(_our_rule(x * 1.0))
+
+
+@program("nonfinite", "singular-point")
+def inside_our_rule_in_a_branch(x):
+    return tf.cond(tf.reduce_sum(x) > 0.0, lambda: tf.reduce_sum(_our_rule(x)), lambda: tf.reduce_sum(x))
+
+
+@gw.custom_gradient
+def _half_a_rule(a, b):
+    def grad(up):
+        return up * 2.0, None  # <-- here
+
+    return a * 2.0 + tf.stop_gradient(b), grad
+
+
+@program("none", "rule-none")
+def our_rule_returns_none(x):
+    return tf.reduce_sum(_half_a_rule(tf.constant([1.0, 2.0]), x))
+
+
+@program("ok", None)
+def our_rule_answers_for_the_first(x):
+    return tf.reduce_sum(_half_a_rule(x, tf.constant([1.0, 2.0])))
 
 
 TRUE_LINE_ELSEWHERE = {
     rule_returns_none: _returns_none.__wrapped__,
     inside_a_rule: _divides.__wrapped__,
     inside_our_rule: _our_rule.__wrapped__,
+    inside_our_rule_in_a_branch: _our_rule.__wrapped__,
+    our_rule_returns_none: _half_a_rule.__wrapped__,
+    our_rule_answers_for_the_first: lambda: None,
     keras_layer: Rounding,
     nested_function: _traced_floor.python_function,
     log_in_map_fn: _log,

@@ -171,6 +171,8 @@ def test_bad_use_is_told_clearly():
         gw.explain(lambda n: tf.zeros(n), 3)
     with pytest.raises(gw.GradwrightError, match="gave float, not a tensor; the last value left Tensor"):
         gw.explain(lambda x: float(tf.reduce_sum(x)), x)
+    with pytest.raises(gw.GradwrightError, match="not a function"):
+        gw.explain(x * 2.0, x)
     with pytest.raises(gw.GradwrightError, match="gave NoneType"):
         gw.explain(lambda x: None, x)
     with pytest.raises(gw.GradwrightError, match="names none of the inputs"):

@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from gradwright import frameworks
-from gradwright.errors import ModeError
+from gradwright.errors import GradwrightError, ModeError
 
 
-def engine(fn: Any, inputs: tuple) -> Any:
+def engine(fn: Any, inputs: tuple[Any, ...]) -> Any:
     """The module that explains for the framework of these inputs; TensorFlow is the one that can."""
+    if not callable(fn):
+        raise GradwrightError(
+            f"explain: the first argument is {type(fn).__name__}, not a function\n"
+            "  repair: gw.explain(fn, x)  # or, with a tape: tape.explain(target, sources)"
+        )
     for value in frameworks._flat(inputs):
         owner = frameworks.owner(value)
         if owner in ("jax", "torch"):

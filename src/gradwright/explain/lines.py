@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import os
 import sysconfig
+import textwrap
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from types import CodeType, FrameType
@@ -88,3 +91,17 @@ def of_function(function: object) -> str:
     function = getattr(function, "__wrapped__", function)
     code = getattr(function, "__code__", None)
     return spell(code.co_filename, code.co_firstlineno) if code is not None else ""
+
+
+def of_return(function: object) -> str:
+    """The line on which a function returns, if there is only one; else where it is defined."""
+    place = of_function(function)
+    try:
+        text, first = inspect.getsourcelines(function)  # type: ignore[arg-type]
+        tree = ast.parse(textwrap.dedent("".join(text)))
+    except (OSError, TypeError, SyntaxError, IndentationError):
+        return place
+    returns = [node for node in ast.walk(tree) if isinstance(node, ast.Return)]
+    if len(returns) != 1 or getattr(function, "__name__", "") == "<lambda>":
+        return place
+    return spell(place.rsplit(":", 1)[0], first + returns[0].lineno - 1)

@@ -130,7 +130,7 @@ class Numbers:
     def rule_line(self, node: Node, edge: Edge | None = None) -> str:
         """The line inside a custom rule where the bad gradient begins, or that returns None; else its first line."""
         if isinstance(node.rule, str) or node.seen is None:
-            return node.rule if isinstance(node.rule, str) else lines.of_function(node.rule)
+            return node.rule if isinstance(node.rule, str) else lines.of_return(node.rule)
         inside = Log()
         with recorder.stopped(), recorder.into(inside):
             _, returned = with_line_of_return(partial(node.pull, list(node.seen)))
@@ -138,7 +138,7 @@ class Numbers:
             began = next((n.where for n in inside.nodes if n.where and _begins(inside, n, edge.state)), "")
             if began:
                 return began
-        return returned or lines.of_function(node.rule)
+        return returned or lines.of_return(node.rule)
 
 
 def _at(numbers: np.ndarray, index: tuple) -> str:
@@ -159,10 +159,9 @@ def with_line_of_return(pullback: Callable[[], Any]) -> tuple[Any, str]:
 
     def see(frame: Any, event: str, argument: Any) -> None:
         nonlocal last
-        code = frame.f_code
-        made = code.co_filename == "<string>" and code.co_name.startswith("__")  # of a dataclass
-        if event == "return" and not made and lines.rank(code.co_filename) == lines.USER:
-            last = lines.spell(code.co_filename, frame.f_lineno)
+        name = frame.f_code.co_filename
+        if event == "return" and lines.rank(name) == lines.USER and not (name == "<string>" and last):
+            last = lines.spell(name, frame.f_lineno)
 
     before = sys.getprofile()
     sys.setprofile(see)
@@ -170,4 +169,4 @@ def with_line_of_return(pullback: Callable[[], Any]) -> tuple[Any, str]:
         found = pullback()
     finally:
         sys.setprofile(before)
-    return found, last
+    return found, "" if last.startswith("<string>") else last

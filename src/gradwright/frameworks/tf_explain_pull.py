@@ -134,6 +134,13 @@ def _held(function: Any) -> list:
     return [f for f in held + [getattr(function, name, None) for name in slots] if callable(f)]
 
 
+def closed_over(function: Any, name: str) -> Any:
+    """The value of a closure's variable; None if it has none of that name."""
+    code = getattr(function, "__code__", None)
+    cells = zip(code.co_freevars, function.__closure__ or (), strict=False) if code is not None else ()
+    return next((cell.cell_contents for free, cell in cells if free == name and _filled_cell(cell)), None)
+
+
 def _filled_cell(cell: Any) -> bool:
     try:
         return cell.cell_contents is not None

@@ -21,6 +21,7 @@ from gradwright.explain import lines
 from gradwright.explain.record import Log, Node
 from gradwright.frameworks import tf_explain as recorder
 from gradwright.frameworks import tf_explain_pull as pull
+from gradwright.frameworks import tf_graph
 
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
@@ -249,14 +250,28 @@ def as_rule(node: Node, operation: Any) -> Any:
     arguments are inputs of the rule.
     """
     function = ops.get_gradient_function(operation)
-    node.rule = pull.users_function(function) if function is not None else None
-    if node.rule is not None:
-        node.kind = "rule"
+    emission = tf_graph.live(operation)
+    if emission is not None:
+        node.rule, node.op = emission.pullback.grad, emission.pullback.rule.__name__
+    elif function is not None:
+        node.rule = pull.users_function(function)
         node.op = getattr(node.rule, "__qualname__", node.op).split(".<locals>")[0].split(".")[-1]
-    results = {t.value_index for t in operation.outputs if t.consumers()} or {0}
+    node.kind = "op" if node.rule is None else "rule"
     if operation.type == "IdentityN":
-        node.inputs = tuple(None if i in results else key for i, key in enumerate(node.inputs))
+        first, last = _arguments(operation, function, emission)
+        node.inputs = tuple(key if first <= i < last else None for i, key in enumerate(node.inputs))
     return function
+
+
+def _arguments(operation: Any, function: Any, emission: Any) -> tuple[int, int]:
+    """Which inputs of a custom gradient's op are arguments of the rule: not its results, nor what it carries along."""
+    if emission is not None:
+        results, arguments, _ = emission.counts
+        return results, results + arguments
+    results = pull.closed_over(pull.closed_over(function, "tape_grad_fn"), "flat_result_len")
+    if results is None:  # not TensorFlow's own decorator: results are what others use
+        results = 1 + max((t.value_index for t in operation.outputs if t.consumers()), default=0)
+    return results, len(operation.inputs)
 
 
 def _pull_rule(function: Any, operation: Any, outputs: list, scope: Scope, count: int, upstreams: list) -> list:
