@@ -1,0 +1,42 @@
+"""The rule in the user's own precision, beside the right gradient: what double precision cannot show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradwright.check.report import Fault
+
+if TYPE_CHECKING:
+    from gradwright.check.examine import Examination
+    from gradwright.check.sample import Sample
+
+LOSS = 0.05
+LIMITS = {"float16": 65504.0, "float32": 3.4e38, "bfloat16": 3.3e38, "complex64": 3.4e38}
+
+
+def in_own_precision(examination: Examination, native: Sample, precise: Sample) -> list[Fault]:
+    """Faults and notes of a rule that is right as mathematics and fails in the precision it is used in."""
+    faults: list[Fault] = []
+    if precise.expected is None or not examination.bench.precise_rule or examination.bench.native_eps < 1e-12:
+        return faults
+    for i, leaf in enumerate(examination.subject.leaves):
+        got, due = native.answer.gradients[i], precise.expected[i]
+        if got is None or due is None or not precise.comparisons[i].right:
+            continue
+        lost = ~np.isfinite(got) & np.isfinite(due) & (np.abs(due) < LIMITS.get(leaf.dtype, np.inf))
+        if lost.any() and np.isfinite(precise.answer.gradients[i]).all():
+            faults.append(_not_finite(examination, leaf.name, leaf.dtype, lost, due))
+        elif np.linalg.norm((got - due).ravel()) > LOSS * np.linalg.norm(due.ravel()) and not lost.any():
+            said = f"the gradient of `{leaf.name}` loses its digits in {leaf.dtype}: right in float64, off by "
+            share = np.linalg.norm((got - due).ravel()) / np.linalg.norm(due.ravel())
+            examination.report.notes.append(Fault("precision", leaf.name, f"{said}{share:.0%} here"))
+    return faults
+
+
+def _not_finite(examination: Examination, name: str, dtype: str, lost: np.ndarray, due: np.ndarray) -> Fault:
+    at = tuple(int(i) for i in np.argwhere(lost)[0])
+    said = f"the gradient of `{name}` overflows in {dtype}: NaN or Inf where the right one is {due[at]:.6g}"
+    repair = "write the derivative in a form that does not overflow (tf.sigmoid for exp(x) / (1 + exp(x)))"
+    return Fault("precision", name, said, repair, examination.subject.where, np.inf, 0.0, at)
