@@ -47,7 +47,7 @@ def by_slot(returned: Any, slots: list[Slot], wanted: list[Slot], seam: Any) -> 
         return by_order(returned, slots, wanted)
     if len(wanted) == 1 and not wanted[0].is_plain:
         return {wanted[0].name: returned}  # refused below, with both structures
-    if not wanted and sum(slot.is_tensor for slot in slots) == 1:
+    if not wanted and sum(slot.takes_gradient for slot in slots) == 1:
         return {}
     raise count_fault(1, slots, wanted)
 

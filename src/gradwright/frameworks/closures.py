@@ -28,9 +28,9 @@ def mentioned(code: types.CodeType) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=1024)
-def used_at_once(code: types.CodeType) -> frozenset[str]:
-    """The free variables that a function's own lines read, not only the functions defined inside it."""
-    return frozenset(i.argval for i in dis.get_instructions(code) if i.opname in _MENTIONS)
+def names_read(code: types.CodeType) -> tuple[str, ...]:
+    """The free variables and globals that a function's own lines read, in order; not those of functions inside it."""
+    return tuple(dict.fromkeys(i.argval for i in dis.get_instructions(code) if i.opname in (*_MENTIONS, "LOAD_GLOBAL")))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ the one behind the rule, so that derivatives of the derivative follow it.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 from gradwright import tree
 from gradwright.errors import VariablesError, compose
 from gradwright.frameworks import jax_rule
-from gradwright.frameworks.closures import Walk, used_at_once
+from gradwright.frameworks.closures import Walk, names_read
 from gradwright.frameworks.jax import Jax, Tracer, seam
 from gradwright.frameworks.jax_link import Link
 from gradwright.outputs import Outputs
@@ -50,19 +50,25 @@ class Captured:
 
 
 def captured(function: Callable[..., Any]) -> Captured:
-    """Look into a function's closure."""
-    found = list(ARRAYS.find(function))
-    reads = [value for _, value in found if kind_of(str(value.dtype)) != "none"]
+    """Look into a function's closure, and at the globals its forward names."""
+    found = [(name, value) for name, value in ARRAYS.find(function)]
     inner = getattr(function, "__func__", function)
-    if isinstance(inner, types.FunctionType) and reads:
-        # What only grad uses is none of the forward's.
-        own = used_at_once(inner.__code__)
-        cells = zip(inner.__code__.co_freevars, inner.__closure__ or (), strict=True)
-        others = [cell.cell_contents for name, cell in cells if name not in own]
-        seen = {id(v) for part in others for _, v in ARRAYS.find(part)}
-        first = {id(v) for name, v in found if name.split("[")[0].split(".")[0] in own}
-        reads = [v for v in reads if id(v) not in seen or id(v) in first]
-    return Captured({id(v): name for name, v in found}, reads, [v for _, v in found if isinstance(v, Tracer)])
+    reads = list(read_by(inner)) if isinstance(inner, types.FunctionType) else found
+    if inner is not function:
+        reads += ARRAYS.find(getattr(function, "__self__", None), "self")
+    names = {id(value): name for name, value in [*reads, *found]}
+    floats = [value for _, value in reads if kind_of(str(value.dtype)) != "none"]
+    return Captured(names, floats, [value for _, value in found if isinstance(value, Tracer)])
+
+
+def read_by(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    """The arrays that a function's own lines read, in order; those that only grad uses are none of the forward's."""
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    seen: set[int] = set()
+    for name in names_read(function.__code__):
+        value = cells[name].cell_contents if name in cells else function.__globals__.get(name)
+        if name in cells or isinstance(value, jax.Array | dict | list | tuple):
+            yield from ARRAYS.find(value, name, seen)
 
 
 class Seam(Jax):
@@ -146,7 +152,7 @@ class Call:
         takers = [(i, i) for i in range(self.count)]
         takers += [(places[id(p)], i) for i, p in enumerate(primals) if i >= self.count and id(p) in places]
         takers = [(place, i) for place, i in takers if kind_of(str(primals[i].dtype)) != "none"]
-        link = Link.of(pullback, made, [place for place, _ in takers])
+        link = Link.of(pullback, made, [place for place, _ in takers], primals)
         return link([primals[i] for _, i in takers], [tangents[i] for _, i in takers])
 
     def pullback(self, primals: Any, outputs: Outputs, made: list[Any], grad: Any, live: set[int]) -> Pullback:

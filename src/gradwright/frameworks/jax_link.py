@@ -29,13 +29,21 @@ Values = list[Any]
 class Traced:
     """A function traced once; every value it had captured is among its constants, and can be another one."""
 
-    def __init__(self, function: Callable[..., Any], shapes: Values):
-        closed = jax.make_jaxpr(function)(*shapes)
+    def __init__(self, function: Callable[..., Values], types: Values):
+        self.given: list[bool] = []
+
+        def those_given(*arguments: Any) -> Values:
+            made = function(*arguments)
+            self.given = [m is not None for m in made]
+            return [m for m in made if m is not None]
+
+        closed = jax.make_jaxpr(those_given)(*types)
         self.jaxpr, self.constants = closed.jaxpr, list(closed.consts)
 
     def __call__(self, constants: Values, arguments: Values) -> Values:
-        """Run it with these constants."""
-        return jaxpr_as_fun(ClosedJaxpr(self.jaxpr, constants))(*arguments)
+        """Run it with these constants; what it gave as None is None again."""
+        made = iter(jaxpr_as_fun(ClosedJaxpr(self.jaxpr, constants))(*arguments))
+        return [next(made) if given else None for given in self.given]
 
 
 class Link:
@@ -59,19 +67,12 @@ class Link:
         self.traced, self.counts = False, (len(outputs), 0)
 
     @classmethod
-    def of(cls, pullback: Pullback, outputs: Values, takers: list[int]) -> Link:
+    def of(cls, pullback: Pullback, outputs: Values, takers: list[int], operands: Values) -> Link:
         """Prepare a pullback. Where all is concrete it is kept as it is; where not, grad is traced once."""
         link = cls(pullback, outputs, takers)
-        kept = [*outputs, *jax.tree.leaves(link.known(pullback))]
-        if any(isinstance(value, Tracer) for value in kept):
+        if any(isinstance(value, Tracer) for value in [*operands, *outputs]):
             link.trace()
         return link
-
-    def known(self, pullback: Pullback) -> Values:
-        """What grad can be seen to have captured."""
-        from gradwright.frameworks.jax_call import TRACERS
-
-        return [value for _, value in TRACERS.find(pullback.grad)]
 
     def full(self, upstreams: Values) -> Values:
         """One upstream per output, None for those that are no floats."""
@@ -82,7 +83,7 @@ class Link:
         """Trace grad, and the rule's own jvp, into functions of what they have captured."""
         self.traced = True
         pull, push = self.pull, self.push
-        ups = [shape_of(self.spaces[i]) for i in self.live]
+        ups = [jax.typeof(self.outputs[i]) for i in self.live]
         self.pull = self.opened(Traced(lambda *u: pull([], [], list(u)), ups))
         if push is None:
             return
@@ -136,11 +137,11 @@ class Link:
         def push(residuals: Values, given: Values) -> Values:
             if self.push is not None:
                 return self.push(residuals[:whole], residuals[whole:], self.spread(moved, given))
-            return self.transposed(lambda *ups: tuple(pull(residuals, list(ups))), given)
+            return self.transposed(lambda *ups: pull(residuals, list(ups)), types, given)
 
-        shapes = tuple(shape_of(self.spaces[i]) for i in self.live)
-        linear = Linear(push, pull, shapes, whole + len(kept))
-        made = linear([*outputs, *kept], [tangents[i] for i in moved]) if moved and shapes else zeros(shapes)
+        types = tuple(jax.typeof(outputs[i]).to_tangent_aval() for i in self.live)
+        linear = Linear(push, pull, types, whole + len(kept))
+        made = linear([*outputs, *kept], [tangents[i] for i in moved]) if moved and types else zeros(types)
         return [
             np.zeros(space.shape, jax.dtypes.float0) if t is None else t
             for t, space in zip(self.full(made), self.spaces, strict=True)
@@ -152,12 +153,15 @@ class Link:
         floats = [(i, space) for i, space in enumerate(self.arguments) if space.kind != "none"]
         return [at[i] if i in at else jnp.zeros(space.shape, space.dtype) for i, space in floats]
 
-    def transposed(self, pull: Callable[..., Any], tangents: Values) -> Values:
+    def transposed(self, pull: Callable[..., Values], types: Any, tangents: Values) -> Values:
         """Transpose the pullback, if JAX finds it linear."""
-        ups = [shape_of(self.spaces[i]) for i in self.live]
-        jax.eval_shape(pull, *ups)
+        given = [gradient is not None for gradient in jax.eval_shape(pull, *types)]
+        met = tuple(t for t, is_given in zip(tangents, given, strict=True) if is_given)
+        if not met:
+            return zeros(types)
         try:
-            return list(jax.linear_transpose(pull, *ups)(tuple(tangents)))
+            back = jax.linear_transpose(lambda *ups: tuple(g for g in pull(*ups) if g is not None), *types)
+            return list(back(met))
         except GradwrightError:
             raise
         except Exception as error:
@@ -166,16 +170,15 @@ class Link:
 
 
 def pulled(pullback: Pullback, upstreams: Values, takers: list[int]) -> Values:
-    """One gradient per taker, zeros where there is none."""
+    """One gradient per taker, None where there is none."""
     result = pullback.pull(upstreams)
     tell(pullback, upstreams, result)
-    spaces = pullback.spaces + pullback.variable_spaces
     gradients = result.gradients + result.variable_gradients
-    return [jnp.zeros(spaces[i].shape, spaces[i].dtype) if gradients[i] is None else gradients[i] for i in takers]
+    return [gradients[i] for i in takers]
 
 
 def tell(pullback: Pullback, upstreams: Values, result: Pulled) -> None:
-    """Tell whoever watches, with values: at once where they are known, from inside the program where they are traced."""
+    """Tell whoever watches, with values: at once where they are known, else from inside the program."""
     if not events.listeners:
         return
     values = [upstreams, result.gradients, result.variable_gradients]

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
+
+from gradwright.frameworks.jax_rule import mapped
 
 Values = list[Any]
 
@@ -24,8 +25,8 @@ class Linear:
 
     Attributes:
         push: (residuals, tangents) to the tangents of the outputs.
-        pull: (residuals, cotangents of the outputs) to the cotangents of the tangents.
-        outputs: shape and dtype of what push gives.
+        pull: (residuals, cotangents of the outputs) to the cotangents of the tangents; None for zero.
+        outputs: the types of what push gives.
         residuals: how many of the operands are residuals.
     """
 
@@ -57,17 +58,16 @@ def run(*operands: Any, linear: Linear) -> Values:
 @push_p.def_abstract_eval
 def shapes(*_: Any, linear: Linear) -> Any:
     """What comes out, without computing it."""
-    return [jax.core.ShapedArray(o.shape, o.dtype) for o in linear.outputs]
+    return list(linear.outputs)
 
 
 def derive(primals: Any, tangents: Any, *, linear: Linear) -> tuple[Values, Values]:
     """Derive a push: linear in its tangents; in its residuals, whatever its own code says."""
     residuals, pushed = linear.split(primals)
     moved, tangents = linear.split(tangents)
-    made = linear(residuals, pushed)
-    terms = [zeros(made)]
+    made, terms = linear(residuals, pushed), []
     if any(type(t) is not ad.Zero for t in tangents):
-        terms.append(linear(residuals, [whole(t, p) for t, p in zip(tangents, pushed, strict=True)]))
+        terms.append(linear(residuals, [ad.instantiate_zeros(t) for t in tangents]))
     live = [i for i, t in enumerate(moved) if type(t) is not ad.Zero]
     if live:
 
@@ -78,44 +78,42 @@ def derive(primals: Any, tangents: Any, *, linear: Linear) -> tuple[Values, Valu
             return list(linear.push(given, pushed))
 
         terms.append(jax.jvp(of_live, tuple(residuals[i] for i in live), tuple(moved[i] for i in live))[1])
-    return made, [sum(parts[1:], parts[0]) for parts in zip(*(terms[1:] or terms), strict=True)]
-
-
-def zeros(like: Values) -> Values:
-    """Zeros of these shapes."""
-    return [jnp.zeros(v.shape, v.dtype) for v in like]
-
-
-def whole(tangent: Any, primal: Any) -> Any:
-    """A tangent as an array, zeros where there is none."""
-    return jnp.zeros(primal.shape, primal.dtype) if type(tangent) is ad.Zero else tangent
+    if not terms:
+        return made, [ad.Zero(o) for o in linear.outputs]
+    return made, [sum(parts[1:], parts[0]) for parts in zip(*terms, strict=True)]
 
 
 def transpose(cotangents: Any, *operands: Any, linear: Linear) -> Values:
     """Pull back by the user's rule."""
     residuals, tangents = linear.split(operands)
-    given = [whole(c, o) for c, o in zip(cotangents, linear.outputs, strict=True)]
-    made = linear.pull(residuals, given)
-    asked = [ad.is_undefined_primal(t) for t in tangents]
-    return [None] * len(residuals) + [m if ask else None for m, ask in zip(made, asked, strict=True)]
+    made = linear.pull(residuals, [ad.instantiate_zeros(c) for c in cotangents])
+    pairs = zip(made, tangents, strict=True)
+    return [None] * len(residuals) + [answer(m, t) if ad.is_undefined_primal(t) else None for m, t in pairs]
 
 
-def batch(operands: Any, dims: Any, *, linear: Linear) -> tuple[Values, Any]:
+def answer(gradient: Any, place: Any) -> Any:
+    """A cotangent for an operand, zero where the rule gives none."""
+    return ad.Zero(place.aval) if gradient is None else gradient
+
+
+def batch(axis: Any, operands: Any, dims: Any, *, linear: Linear) -> tuple[Values, Any]:
     """The map of a whole batch: push and pull over the examples, batch axis first."""
+    if "axis_name" not in mapped(axis) and all(d is None for d in dims):
+        made = push_p.bind(*operands, linear=linear)
+        return made, [None] * len(made)
     residuals, tangents = linear.split(operands)
     axes, others = linear.split(dims)
-    size = next(v.shape[d] for v, d in zip(operands, dims, strict=True) if d is not None)
-    tangents = [batching.bdim_at_front(t, d, size) for t, d in zip(tangents, others, strict=True)]
+    tangents = [batching.bdim_at_front(t, d, axis.size) for t, d in zip(tangents, others, strict=True)]
 
     def over(function: Callable[[Values, Values], Values]) -> Callable[[Values, Values], Values]:
-        return lambda residuals, values: jax.vmap(function, (list(axes), 0), axis_size=size)(residuals, values)
+        return lambda residuals, values: jax.vmap(function, (list(axes), 0), **mapped(axis))(residuals, values)
 
-    outputs = tuple(jax.ShapeDtypeStruct((size, *o.shape), o.dtype) for o in linear.outputs)
+    outputs = tuple(o.update(shape=(axis.size, *o.shape)) for o in linear.outputs)
     made = Linear(over(linear.push), over(linear.pull), outputs, linear.residuals)(residuals, tangents)
     return made, [0] * len(made)
 
 
 ad.primitive_jvps[push_p] = derive
 ad.primitive_transposes[push_p] = transpose
-batching.primitive_batchers[push_p] = batch
+batching.fancy_primitive_batchers[push_p] = batch
 mlir.register_lowering(push_p, mlir.lower_fun(run, multiple_results=True))

@@ -35,10 +35,10 @@ class Entry:
         self.what = what
         self.program: ClosedJaxpr | None = None
 
-    def staged(self, shapes: Any) -> ClosedJaxpr:
-        """The program of the outputs."""
+    def staged(self, types: Any) -> ClosedJaxpr:
+        """The program of the outputs, for operands of these types."""
         if self.program is None:
-            self.program = jax.make_jaxpr(lambda *operands: self.what.primal(list(operands)))(*shapes)
+            self.program = jax.make_jaxpr(lambda *operands: self.what.primal(list(operands)))(*types)
             if any(isinstance(value, jax.core.Tracer) for value in self.program.consts):
                 raise jax.errors.UnexpectedTracerError("a traced value that is no operand")
         return self.program
@@ -67,12 +67,12 @@ def run(*operands: Any, entry: Entry) -> Values:
 @rule_p.def_abstract_eval
 def shapes(*avals: Any, entry: Entry) -> Any:
     """What comes out, without computing it."""
-    return entry.staged([jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]).out_avals
+    return entry.staged(avals).out_avals
 
 
 def staged(*operands: Any, entry: Entry) -> Values:
     """The program of the outputs, as a compiler wants it."""
-    return jaxpr_as_fun(entry.staged(operands))(*operands)
+    return jaxpr_as_fun(entry.staged([jax.typeof(operand) for operand in operands]))(*operands)
 
 
 def derive(primals: Any, tangents: Any, *, entry: Entry) -> tuple[Values, Values]:
@@ -89,12 +89,12 @@ def no_tangent(value: Any) -> Any:
 class Batched:
     """A derivable thing over a batch of examples."""
 
-    def __init__(self, what: Derivable, axes: Values, size: int):
-        self.what, self.axes, self.size = what, axes, size
+    def __init__(self, what: Derivable, axes: Values, over: dict[str, Any]):
+        self.what, self.axes, self.over = what, axes, over
 
     def primal(self, operands: Values) -> Values:
         """The outputs of every example, batch axis first."""
-        return list(jax.vmap(lambda *o: self.what.primal(list(o)), self.axes, axis_size=self.size)(*operands))
+        return list(jax.vmap(lambda *o: self.what.primal(list(o)), tuple(self.axes), **self.over)(*operands))
 
     def derive(self, operands: Values, tangents: Values) -> tuple[Values, Values]:
         """Outputs and tangents of every example."""
@@ -109,20 +109,29 @@ class Batched:
             nothing[:] = [absent(t) for t in pushed]
             return made, [t for t in pushed if not absent(t)]
 
-        over = jax.vmap(one, (list(self.axes), [self.axes[i] for i in live]), axis_size=self.size)
-        made, pushed = over(operands, [tangents[i] for i in live])
+        both = jax.vmap(one, (list(self.axes), [self.axes[i] for i in live]), **self.over)
+        made, pushed = both(operands, [tangents[i] for i in live])
         rest = iter(pushed)
         flags = zip(made, nothing, strict=True)
         return made, [np.zeros(m.shape, jax.dtypes.float0) if none else next(rest) for m, none in flags]
 
 
-def batch(operands: Any, dims: Any, *, entry: Entry) -> tuple[Values, Values]:
+def batch(axis: Any, operands: Any, dims: Any, *, entry: Entry) -> tuple[Values, Values]:
     """A call over a batch is a call of the batched thing."""
-    size = next(o.shape[d] for o, d in zip(operands, dims, strict=True) if d is not None)
-    made = call(Batched(entry.what, list(dims), size), list(operands))
+    over = mapped(axis)
+    if "axis_name" not in over and all(d is None for d in dims):
+        made = rule_p.bind(*operands, entry=entry)
+        return made, [None] * len(made)
+    made = call(Batched(entry.what, list(dims), over), list(operands))
     return made, [0] * len(made)
 
 
+def mapped(axis: Any) -> dict[str, Any]:
+    """The mapped axis as `jax.vmap` wants it said: its size, and its name where it has one."""
+    named = isinstance(axis.name, str)
+    return {"axis_size": axis.size, **({"axis_name": axis.name} if named else {})}
+
+
 ad.primitive_jvps[rule_p] = derive
-batching.primitive_batchers[rule_p] = batch
+batching.fancy_primitive_batchers[rule_p] = batch
 mlir.register_lowering(rule_p, mlir.lower_fun(staged, multiple_results=True))
