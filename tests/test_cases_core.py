@@ -607,12 +607,7 @@ def test_ragged_in_and_out(place):
 def test_sparse_in():
     sp = tf.sparse.from_dense([[1.0, 0.0], [0.0, 2.0]])
     dense = gw.custom_gradient(lambda s: (tf.sparse.to_dense(s) * 2.0, lambda up: tf.sparse.from_dense(up * 3.0)))
-    try:
-        found = grads(lambda: tf.reduce_sum(dense(sp)), [sp.values])
-    except gw.GradwrightError as error:
-        assert "`s`" in str(error)
-    else:
-        assert_all(found, [[3.0, 3.0]])
+    assert_all(grads(lambda: tf.reduce_sum(dense(sp)), [sp.values]), [[3.0, 3.0]])
 
 
 GATHERED = {

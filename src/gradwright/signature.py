@@ -135,6 +135,8 @@ def slot_of(name: str, value: Any, seam: Any) -> Slot:
         value = seam.to_tensor_argument(value)
         return Slot(name, value, [value], None, [0] if seam.is_tensor(value) else [])
     leaves, spec = tree.flatten(value, seam.is_leaf)
-    leaves = [seam.to_tensor_argument(leaf) for leaf in leaves]
-    tensors = [i for i, leaf in enumerate(leaves) if seam.is_tensor(leaf)]
-    return Slot(name, tree.unflatten(spec, leaves) if tensors else value, leaves, spec, tensors)
+    made = [seam.to_tensor_argument(leaf) for leaf in leaves]
+    tensors = [i for i, leaf in enumerate(made) if seam.is_tensor(leaf)]
+    # The user's own object is handed on unless an array in it has become a tensor.
+    changed = any(a is not b for a, b in zip(made, leaves, strict=True))
+    return Slot(name, tree.unflatten(spec, made) if changed else value, made, spec, tensors)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import threading
 from collections.abc import Callable
@@ -14,10 +15,27 @@ _registering = threading.Lock()
 _known: set[type] = set()
 
 
-def _register(cls: type) -> None:
-    """Let optree see into a dataclass; once a class, in a namespace of our own."""
-    names = [f.name for f in dataclasses.fields(cls)]
+# What optree knows by itself.
+_BUILT_IN = (dict, list, tuple, collections.OrderedDict, collections.defaultdict)
 
+
+def _register(cls: type, value: Any) -> None:
+    """Let optree see into a class of the user's; once a class, in a namespace of our own."""
+    if dataclasses.is_dataclass(value):
+        names = [f.name for f in dataclasses.fields(value)]
+        functions = _of_dataclass(cls, names)
+        entry: Any = optree.GetAttrEntry
+    elif isinstance(value, dict):
+        functions, entry = _of_mapping(cls), optree.MappingEntry
+    else:
+        functions, entry = _of_sequence(cls, list if isinstance(value, list) else tuple), optree.SequenceEntry
+    with _registering:
+        if cls not in _known:
+            optree.register_pytree_node(cls, *functions, path_entry_type=entry, namespace=NAMESPACE)
+            _known.add(cls)
+
+
+def _of_dataclass(cls: type, names: list[str]) -> tuple[Callable[..., Any], Callable[..., Any]]:
     def flatten(value: Any) -> tuple[list[Any], type, list[str]]:
         return [getattr(value, name) for name in names], cls, names
 
@@ -27,29 +45,61 @@ def _register(cls: type) -> None:
             object.__setattr__(made, name, child)
         return made
 
-    with _registering:
-        if cls not in _known:
-            optree.register_pytree_node(
-                cls, flatten, unflatten, path_entry_type=optree.GetAttrEntry, namespace=NAMESPACE
-            )
-            _known.add(cls)
+    return flatten, unflatten
+
+
+def _of_mapping(cls: type) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Subclasses of dict, and the proxies in which `tf.Module` and Keras keep a model's dicts."""
+
+    def flatten(value: Any) -> tuple[list[Any], list[Any], list[Any]]:
+        keys = optree_keys(value)
+        return [value[key] for key in keys], keys, keys
+
+    def unflatten(keys: Any, children: Any) -> Any:
+        made = {} if _is_wrapper(cls) else cls.__new__(cls)
+        dict.update(made, zip(keys, children, strict=True))
+        return made
+
+    return flatten, unflatten
+
+
+def _of_sequence(cls: type, base: type) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Subclasses of list and tuple, and the proxies for them."""
+
+    def flatten(value: Any) -> tuple[list[Any], None, list[int]]:
+        return list(value), None, list(range(len(value)))
+
+    def unflatten(_: Any, children: Any) -> Any:
+        if _is_wrapper(cls):
+            return base(children)
+        made = base.__new__(cls, children) if base is tuple else cls.__new__(cls)
+        if base is list:
+            list.extend(made, children)
+        return made
+
+    return flatten, unflatten
+
+
+def _is_wrapper(cls: type) -> bool:
+    """Whether a class is one in which a framework tracks a plain container; we rebuild the plain one."""
+    return cls.__module__.partition(".")[0] in ("tensorflow", "keras", "wrapt")
 
 
 def _meet(value: Any, is_leaf: Callable[[Any], bool]) -> None:
-    """Register the dataclasses found in a value, so that they are structure and not leaves."""
-    if is_leaf(value):
+    """Register the classes found in a value, so that they are structure and not leaves."""
+    if is_leaf(value) or not is_structure(value):
         return
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        if type(value) not in _known:
-            _register(type(value))
-        for field in dataclasses.fields(value):
-            _meet(getattr(value, field.name, None), is_leaf)
-    elif isinstance(value, dict):
-        for child in value.values():
-            _meet(child, is_leaf)
+    cls = type(value)
+    if cls not in _BUILT_IN and cls not in _known and not optree.is_namedtuple_class(cls):
+        _register(cls, value)
+    if isinstance(value, dict):
+        children: Any = list(value.values())
     elif isinstance(value, list | tuple):
-        for child in value:
-            _meet(child, is_leaf)
+        children = value
+    else:
+        children = [getattr(value, f.name, None) for f in dataclasses.fields(value)]
+    for child in children:
+        _meet(child, is_leaf)
 
 
 def is_structure(value: Any) -> bool:
