@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import site
 import sys
 from collections.abc import Callable
@@ -13,7 +14,8 @@ from gradwright.forms.partials import NotImplementedPartial, carries_none
 from gradwright.rule import Options, Rule, place_of
 from gradwright.shapes.backends import backend_of
 
-_LIBRARIES = (*(site.getsitepackages() if hasattr(site, "getsitepackages") else ()), sys.prefix + "/lib")
+# Files that are not the user's: installed packages, python itself, and this package.
+_LIBRARIES = (os.path.dirname(os.path.dirname(os.path.abspath(__file__))), *(site.getsitepackages() if hasattr(site, "getsitepackages") else ()), sys.prefix + "/lib")
 
 
 class Form(Rule):

@@ -52,6 +52,8 @@ def functions_of(module: Any) -> list[str]:
 
 def draws(op_type: str, attrs: Any, outputs: Any) -> bool:
     """Whether an op draws numbers or changes a variable, also in a function that it calls."""
+    if op_type.startswith("__"):  # a traced function, which eager mode runs under its own name
+        return _draws_inside(op_type, set())
     if op_type in CALLS:
         return any(_draws_inside(name, set()) for name in _called(attrs, outputs))
     return op_type in FUNCTIONS or op_type in ASSIGNS

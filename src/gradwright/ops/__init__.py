@@ -5,6 +5,7 @@ Imports no framework: the formulas are written in functions that the first tenso
 
 from gradwright.ops.checkpoint import checkpoint
 from gradwright.ops.choice import where
+from gradwright.ops.external import external
 from gradwright.ops.reductions import clip_by_norm, norm, safe_norm, std
 from gradwright.ops.stable import acos, asin, atan2, log, log1mexp, log1p_exp, pow, softplus, sqrt, xlogy
 from gradwright.ops.surrogates import round_ste, sign_ste, straight_through
@@ -17,6 +18,7 @@ __all__ = [
     "checkpoint",
     "clip",
     "clip_by_norm",
+    "external",
     "log",
     "log1mexp",
     "log1p_exp",
