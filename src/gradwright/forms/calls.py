@@ -15,7 +15,8 @@ from gradwright.rule import Options, Rule, place_of
 from gradwright.shapes.backends import backend_of
 
 # Files that are not the user's: installed packages, python itself, and this package.
-_LIBRARIES = (os.path.dirname(os.path.dirname(os.path.abspath(__file__))), *(site.getsitepackages() if hasattr(site, "getsitepackages") else ()), sys.prefix + "/lib")
+_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_LIBRARIES = (_OWN, *site.getsitepackages(), sys.prefix + "/lib")
 
 
 class Form(Rule):
