@@ -185,7 +185,7 @@ def tell(pullback: Pullback, upstreams: Values, result: Pulled) -> None:
 
     def told(upstreams: Values, gradients: Values, others: Values) -> None:
         for listener in events.listeners:
-            listener.watch(pullback, upstreams, Pulled(result.raw, gradients, others, result.repairs))
+            listener.watch(pullback, upstreams, Pulled(result.raw, gradients, others, result.repairs, result.matched))
 
     if any(isinstance(value, Tracer) for value in jax.tree.leaves(values)):
         jax.debug.callback(told, *values)

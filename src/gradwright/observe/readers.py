@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from gradwright.errors import ModeError, compose
 from gradwright.observe.arrays import statistics
 from gradwright.observe.hub import Hub, Reader, Seen
 from gradwright.observe.records import Stats
@@ -22,6 +24,10 @@ def reader_of(framework: str) -> Reader:
         from gradwright.frameworks.jax_observe import JaxReader
 
         return JaxReader()
+    if framework == "torch":
+        from gradwright.frameworks.torch_observe import TorchReader
+
+        return TorchReader()
     return ArrayReader()
 
 
@@ -34,18 +40,22 @@ class ArrayReader:
         if takers:
             demand = hub.demand()
             everything, values = demand.everything, demand.values  # type: ignore[union-attr]
-            seen = look(pullback, upstreams, pulled, lambda t: statistics(self.array(t), everything, values))
+            seen = look(pullback, upstreams, pulled, lambda t: self.measure(pullback.rule, t, everything, values))
             seen.source = source
             for log in takers:
                 log.add(seen)
 
+    def measure(self, rule: Any, tensor: Any, everything: bool, values: bool) -> Stats:
+        """The statistics of a tensor; refused where a program is only being drawn and there are no numbers."""
+        try:
+            array = self.array(tensor)
+        except (RuntimeError, TypeError, ValueError) as error:
+            fact = f"gw.observe finds no numbers in a {type(tensor).__name__}: {str(error).splitlines()[0]}"
+            raise ModeError(compose(rule.name, rule.where, fact, "observe the program before it is compiled")) from None
+        return replace(statistics(array, everything, values), dtype=dtype_name(tensor))
+
     def array(self, tensor: Any) -> np.ndarray:
         """A tensor as an array."""
-        if hasattr(tensor, "detach"):
-            tensor = tensor.detach().cpu()
-            if "bfloat16" in str(tensor.dtype):
-                tensor = tensor.float()
-            return tensor.numpy()
         return np.asarray(tensor)
 
     def begin(self, hub: Hub, channels: Iterable[int]) -> None:
@@ -53,6 +63,11 @@ class ArrayReader:
 
     def drain(self, hub: Hub) -> None:
         """Nothing waits."""
+
+
+def dtype_name(tensor: Any) -> str:
+    """The plain name of a dtype: `float32`."""
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def place(pullback: Any) -> Any:
@@ -94,7 +109,7 @@ def frame(pullback: Any, pulled: Any) -> Seen:
         {},
         list(pulled.repairs),
         {n: s.shape for n, s in zip(names, spaces, strict=True)},
-        {n: shape_of(g) for n, g in zip(names, pulled.matched, strict=True)} if pulled.repairs else {},
+        {n: shape_of(g) for n, g in zip(names, pulled.matched, strict=False)} if pulled.repairs else {},
     )
 
 
