@@ -8,12 +8,13 @@ recorded on it, so that derivatives of the derivative follow the rule.
 from __future__ import annotations
 
 import functools
+import weakref
 from typing import Any
 
 import tensorflow as tf
 
 from gradwright import events
-from gradwright.frameworks import tf_forward, tf_orders, tf_tapes
+from gradwright.frameworks import tf_forward, tf_held, tf_orders, tf_tapes
 from gradwright.frameworks import tf_private as private
 from gradwright.frameworks.tensorflow import as_input, component, is_variable, raw_variable, seam, with_component
 from gradwright.outputs import Outputs
@@ -170,17 +171,17 @@ def recorded(
         parts = [unrecorded(part) for part in parts]
         return outputs.rebuild([with_component(w, p) for w, p in zip(wholes, parts, strict=True)])
     made = record_first_order(parts, born) if first_order else [private.copy_without_record(p) for p in parts]
-    backward = functools.partial(backward_of, pullback)
+    own = [] if first_order else [part for part in parts if private.tensor_id(part) > born]
+    backward = functools.partial(backward_of, pullback, [weakref.ref(part) for part in own])
     pushforward = functools.partial(tf_forward.eager, pullback)
     if not first_order:
         for old, new in zip(parts, made, strict=True):
             # An input that is handed on as an output is still the input to the grad that captured it.
             if all(old is not tensor for tensor in inputs):
-                tf_tapes.replace_in_closure(grad, old, new)
+                tf_held.replace(grad, old, new)
         # JVP computations that use the output must find it on the outer tapes.
         private.record_backprop_only(rule.name, made, inputs, backward)
         # What still holds the forward's own output must meet the rule too; the last record of a tensor counts.
-        own = [p for p in parts if private.tensor_id(p) > born]
         if len(own) == len(parts) and len({id(p) for p in parts}) == len(parts):
             private.record_backprop_only(rule.name, parts, inputs, backward)
     private.record_operation(rule.name, made, inputs, backward, pushforward)
@@ -199,8 +200,10 @@ def record_first_order(parts: list[Any], born: int) -> list[Any]:
     return made
 
 
-def backward_of(pullback: Pullback, *upstreams: Any) -> list[Any]:
+def backward_of(pullback: Pullback, outputs: list[Any], *upstreams: Any) -> list[Any]:
     """The backward function that a tape calls."""
+    if outputs and not private.no_tapes():
+        tf_held.refuse_stale(pullback.rule, outputs)
     return symbolic_safe(pullback, list(upstreams))
 
 

@@ -8,7 +8,6 @@ needs neither.
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -175,18 +174,3 @@ def born_after(variable: Any, moment: int) -> bool:
     """Whether a variable was made after a moment."""
     handle = getattr(variable, "_handle", None)
     return isinstance(handle, private.EagerTensor) and private.tensor_id(handle) > moment
-
-
-def replace_in_closure(grad: Any, old: Any, new: Any, depth: int = 3) -> None:
-    """Let grad see the recorded output where it had captured the forward's own."""
-    while isinstance(grad, functools.partial):
-        grad = grad.func
-    for cell in getattr(grad, "__closure__", None) or ():
-        try:
-            content = cell.cell_contents
-        except ValueError:
-            continue
-        if content is old:
-            cell.cell_contents = new
-        elif depth and callable(content) and getattr(content, "__closure__", None):
-            replace_in_closure(content, old, new, depth - 1)
