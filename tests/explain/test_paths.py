@@ -184,3 +184,8 @@ def test_a_reason_reads_well():
     text = str(reason)
     assert text.startswith("x: no gradient (stop-gradient): `StopGradient`") and "repair: " in text
     assert reason.to_dict()["cause"] == "stop-gradient"
+
+
+def test_what_follows_a_nan_is_not_told_as_another_cause():
+    (reason,) = gw.explain(lambda x: tf.norm(tf.sin(x) * 2.0), tf.constant([0.0, 0.0]))
+    assert (reason.cause, reason.op, reason.also) == ("singular-point", "Sqrt", ())

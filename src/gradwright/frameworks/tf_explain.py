@@ -21,6 +21,7 @@ from tensorflow.python.framework import ops
 from gradwright.explain import lines
 from gradwright.explain.record import Kind, Log, Node
 from gradwright.frameworks import tf_eager, tf_explain_exits, tf_explain_pull, tf_private
+from gradwright.frameworks import tf_explain_places as places
 
 _here = threading.local()  # .log: what this thread records into; .users: how many asked for it
 _lock = threading.Lock()
@@ -36,8 +37,6 @@ _ENTRIES = (  # by which custom gradients and function calls get onto tapes; our
 _QUESTIONS = ((tf_private, "no_tapes"), (tf_eager, "no_tapes"))
 _ORDERS = ((tf_private, "possible_orders"), (tf_eager, "possible_orders"))
 
-# Ops that close a way; a library function may use one inside for good reasons of its own.
-CLOSED = frozenset({"StopGradient", "PreventGradient", "Floor", "Ceil", "Round", "Rint", "Sign", "Cast", "ArgMax"})
 _METADATA = frozenset({"Placeholder", "_Arg", "NoOp"})
 
 
@@ -114,42 +113,7 @@ def running(line: str) -> None:
 
 
 def _line(frame: Any) -> str:
-    return lines.of_frame(frame, getattr(_here, "stop", None), getattr(_here, "line", ""), written)
-
-
-def written(frame: Any) -> tuple[str, int] | None:
-    """Where the user wrote what AutoGraph has rewritten: the map that goes with a rewritten function."""
-    name, line = frame.f_code.co_filename, frame.f_lineno
-    while frame is not None:
-        source_map = getattr(frame.f_locals.get("converted_f"), "ag_source_map", None)
-        for place, came_from in source_map.items() if source_map else ():
-            if place.filename == name and place.lineno == line:
-                return came_from.loc.filename, came_from.loc.lineno
-        frame = frame.f_back
-    return None
-
-
-def direct(op_type: str, callers: list[str]) -> bool:
-    """Whether the user's own code called an op, and not some library function on the way; by the callers' names."""
-    wanted = op_type.lower()
-    names = (name.replace("_", "").removesuffix("v2") for name in callers)
-    return all(name == wanted or name in _WRAPPERS for name in names)
-
-
-_WRAPPERS = {"errorhandler", "opdispatchhandler", "wrapper", "wrapped", "invokeopcallbacks", "executewithcallbacks"}
-_WRAPPERS |= {
-    f"{op}eagerfallback" for op in ("stopgradient", "floor", "ceil", "round", "rint", "sign", "cast", "argmax")
-}
-
-
-def _callers(frame: Any) -> list[str]:
-    names = []
-    while frame is not None and lines.rank(frame.f_code.co_filename) == lines.INSIDE:
-        if lines.GENERATED in frame.f_code.co_filename:
-            break
-        names.append(frame.f_code.co_name)
-        frame = frame.f_back
-    return names
+    return lines.of_frame(frame, getattr(_here, "stop", None), getattr(_here, "line", ""), places.written)
 
 
 @contextmanager
@@ -169,8 +133,8 @@ def _hook() -> None:
         _hooked += 1
         if _hooked == 1:
             # Our own rules ask whether a tape would see them; a recording counts as one.
-            places = (*((e, _on_record) for e in _ENTRIES), *((q, _nobody) for q in _QUESTIONS))
-            for (owner, name), stand_in in (*places, *((o, _orders) for o in _ORDERS)):
+            stand_ins = (*((e, _on_record) for e in _ENTRIES), *((q, _nobody) for q in _QUESTIONS))
+            for (owner, name), stand_in in (*stand_ins, *((o, _orders) for o in _ORDERS)):
                 _originals.append((owner, name, getattr(owner, name)))
                 setattr(owner, name, partial(stand_in, getattr(owner, name)))
             tf_explain_exits.hook(_on_exit)
@@ -215,7 +179,7 @@ def _on_op(op_type, inputs, attrs, outputs, op_name=None, graph=None):
             if unseen and name != "ReadVariableOp":
                 _note_silent_reads(log, unseen, frame, where)
             node = note(log, name, attrs, list(inputs), _eager(outputs), where, frame)
-            node.direct = name not in CLOSED or direct(name, _callers(frame))
+            node.direct = name not in places.CLOSED or places.direct(name, places.callers(frame))
     return outputs
 
 
@@ -376,13 +340,7 @@ def _on_exit(tensor: Any, how: str, frame: Any) -> None:
     if log is not None and isinstance(tensor, ops.EagerTensor):
         from gradwright.explain.record import Exit
 
-        log.exits.append(Exit(tensor._id, how, _line(frame), log.count, now(), _spot(frame)))
-
-
-def _spot(frame: Any) -> tuple[str, int]:
-    while frame is not None and lines.rank(frame.f_code.co_filename) != lines.USER:
-        frame = frame.f_back
-    return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("", 0)
+        log.exits.append(Exit(tensor._id, how, _line(frame), log.count, now(), places.spot(frame)))
 
 
 def now() -> int:

@@ -20,6 +20,7 @@ from tensorflow.python.framework.func_graph import FuncGraph
 from gradwright.explain import lines
 from gradwright.explain.record import Log, Node
 from gradwright.frameworks import tf_explain as recorder
+from gradwright.frameworks import tf_explain_places as places
 from gradwright.frameworks import tf_explain_pull as pull
 from gradwright.frameworks import tf_graph
 
@@ -227,14 +228,14 @@ def _plain(operation: Any, inputs: list, scope: Scope) -> list:
 
 def directly(operation: Any) -> bool:
     """Whether the user's own code made a graph op that closes a way."""
-    if operation.type not in recorder.CLOSED:
+    if operation.type not in places.CLOSED:
         return True
     names = []
     for entry in reversed(list(operation.traceback or ())):
         if lines.rank(entry.filename) != lines.INSIDE:
             break
         names.append(entry.name)
-    return recorder.direct(operation.type, names)
+    return places.direct(operation.type, names)
 
 
 def gradient_name(operation: Any) -> str | None:
