@@ -106,8 +106,9 @@ def unknown_name(key: Any, slots: list[Slot], wanted: list[Slot], returned: Any,
     """Refuse a name that is no argument; a lone structured argument gets both structures shown."""
     if len(wanted) == 1 and not wanted[0].is_plain:
         return structure_fault(wanted[0], returned, seam)
-    near = difflib.get_close_matches(str(key), [slot.name for slot in slots], n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"the arguments are {listed([s.name for s in slots])}"
+    names = {slot.name.lower(): slot.name for slot in slots}
+    near = difflib.get_close_matches(str(key).lower(), list(names), n=1)
+    hint = f"did you mean {names[near[0]]!r}?" if near else f"the arguments are {listed([s.name for s in slots])}"
     return Fault(GradientCountError, f"returned a gradient for {key!r}, which is no argument", hint)
 
 

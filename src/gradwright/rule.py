@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
 import os
+import sys
 import threading
 import types
 from collections.abc import Callable, Sequence
@@ -73,7 +73,8 @@ class Rule:
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        bound = copy.copy(self)
+        bound = object.__new__(type(self))
+        bound.__dict__.update(self.__dict__)
         bound.pair = bound.__wrapped__ = types.MethodType(self.pair, instance)
         bound.signature = _signature_of_method(self)
         bound.__signature__ = bound.signature.python
@@ -90,6 +91,13 @@ class Rule:
     def __tf_tracing_type__(self, context: Any) -> Any:
         """Let `tf.function` take a rule as an argument; without this it would look through to the bare function."""
         return frameworks.adapter("tensorflow").tracing_type(self)
+
+    def __reduce__(self) -> Any:
+        """Travel by name, as functions do."""
+        found: Any = sys.modules.get(self.__module__)
+        for name in self.__qualname__.split("."):
+            found = getattr(found, name, None)
+        return self.__qualname__ if found is self else super().__reduce__()
 
     def __repr__(self) -> str:
         return f"<rule {self.name} at {self.where}>"
