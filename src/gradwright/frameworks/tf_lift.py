@@ -15,7 +15,6 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.function.polymorphism import function_type
 from tensorflow.python.eager.polymorphic_function import concrete_function
-from tensorflow.python.framework import auto_control_deps
 
 from gradwright import events
 from gradwright.errors import GradwrightError, ModeError, compose
@@ -49,6 +48,8 @@ class Lifted:
         if self.unforced is not None and private.in_vectorised_loop():
             # The ops of the loop's body are a pattern that runs once beside the rows.
             function = self.unforced
+            if function.graph.refusal_in_loops is not None:
+                raise function.graph.refusal_in_loops
         flat = iter(call_flat(function, [*upstreams, *values]))
         return [None if g is None else packed(g, flat) for g in self.template]
 
@@ -110,31 +111,22 @@ def trace(function: Callable[[list[Any]], list[Any]], like: list[Any], name: str
     """Trace a function of flat tensors into a graph of its own."""
     inner = private.FuncGraph(name)
     inner.deliveries = []
-    with inner.as_default(), auto_control_deps.AutomaticControlDependencies() as effects:
-        places = [placeholder(tensor) for tensor in like]
+    effects = private.SideEffects(inner)
+    with inner.as_default():
+        places = [private.placeholder(tensor.dtype.base_dtype, tensor.shape) for tensor in like]
         try:
             template = function(list(places))
         except Exception as error:
             return Lifted(None, [], [], error)
-        template = [g if g is None else marked(g, effects) for g in template]
+        must_run = effects.settle()
     flat = [t for t in tf.nest.flatten(template, expand_composites=True) if t is not None]
     captured, internal = list(inner.external_captures), list(inner.internal_captures)
     unforced = None
     if inner.deliveries:
-        inner.control_outputs[:] = effects.ops_which_must_run - set(inner.deliveries)
+        inner.control_outputs[:] = must_run - set(inner.deliveries)
         unforced = close(inner, [*places, *internal], flat)
-    inner.control_outputs[:] = effects.ops_which_must_run
+    inner.control_outputs[:] = must_run
     return Lifted(close(inner, [*places, *internal], flat), captured, template, None, unforced)
-
-
-def marked(gradient: Any, effects: Any) -> Any:
-    """A gradient that is returned, so that side effects before it run."""
-    return tf.nest.map_structure(effects.mark_as_return, gradient, expand_composites=True)
-
-
-def placeholder(output: Any) -> Any:
-    """A place for the upstream of an output."""
-    return tf.compat.v1.placeholder(output.dtype.base_dtype, output.shape)
 
 
 def close(inner: Any, inputs: list[Any], outputs: list[Any]) -> Any:

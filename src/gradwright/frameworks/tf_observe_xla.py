@@ -21,11 +21,12 @@ ROWS = 1024
 
 def emit(line: Any, site: Any) -> list[Any]:
     """Put the statistics and their way out into the graph; gives the ops that do it."""
-    from gradwright.frameworks.tf_observe import refuse_values
+    from gradwright.frameworks.tf_observe_site import refuse_rows, refuse_values
 
     if site.values:
         raise refuse_values(site)
     graph = tf.compat.v1.get_default_graph()
+    graph.refusal_in_loops = refuse_rows(site)
     before = len(graph.get_operations())
     ring = Ring(line, site)
     passed = count_up(ring.passed)
@@ -58,7 +59,7 @@ def count_up(handle: Any) -> Any:
 
 def counter(name: str) -> Any:
     """A counter that begins at zero."""
-    handle = tf.raw_ops.VarHandleOp(dtype=tf.int64, shape=[], shared_name=name)
+    handle = private.variable_handle(name, tf.int64, [])
     tf.raw_ops.AssignVariableOp(resource=handle, value=tf.zeros([], tf.int64))
     return handle
 
@@ -72,9 +73,9 @@ class Ring:
         name = f"{line.name}_ring_{site.number}"
         with private.outside_graphs():
             self.count, self.passed = counter(name + "_count"), counter(name + "_passed")
-            self.rows = tf.raw_ops.VarHandleOp(dtype=tf.float64, shape=[ROWS, width], shared_name=name)
+            self.rows = private.variable_handle(name, tf.float64, [ROWS, width])
             tf.raw_ops.AssignVariableOp(resource=self.rows, value=tf.zeros([ROWS, width], tf.float64))
-        from gradwright.frameworks.tf_observe import destroy
+        from gradwright.frameworks.tf_observe_line import destroy
 
         for handle in (self.count, self.passed, self.rows):
             weakref.finalize(self, destroy, handle).atexit = False

@@ -151,6 +151,18 @@ def outside_graphs() -> Iterator[None]:
         yield
 
 
+def variable_handle(name: str, dtype: Any, shape: Any) -> Any:
+    """The handle of a variable that is found by name, with what derivatives want to know of a handle."""
+    handle = tf.raw_ops.VarHandleOp(dtype=dtype, shape=shape, shared_name=name)
+    try:
+        from tensorflow.python.ops import handle_data_util
+
+        handle_data_util.set_handle_data(handle, handle_data_util.create_handle_data(tf.TensorShape(shape), dtype))
+    except (ImportError, AttributeError):
+        pass  # Only a second derivative of a watched function under XLA, taken from outside, needs it.
+    return handle
+
+
 def teach_vectorised_loops(op_type: str, convert: Callable[[Any], Any]) -> bool:
     """Give vectorised loops a form of an op that they do not know; one that TensorFlow has is left alone."""
     from tensorflow.python.ops.parallel_for import pfor
@@ -239,3 +251,33 @@ def constant_type(value: Any) -> Any:
 def converted_by_autograph(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function whose python control flow on tensors has become graph control flow."""
     return tf.autograph.to_graph(function)
+
+
+class SideEffects:
+    """The ops of a graph that must run though no result needs them, in the order in which they were written.
+
+    TensorFlow's own bookkeeping looks at every op; a graph without a stateful one is spared it.
+    """
+
+    def __init__(self, graph: Any):
+        from tensorflow.python.framework import auto_control_deps
+
+        self._graph = graph
+        self._control = auto_control_deps.AutomaticControlDependencies()
+        with graph.as_default():
+            self._control.__enter__()
+
+    def settle(self) -> set[Any]:
+        """Order the ops that have effects; they are to be the control outputs of the function."""
+        if any(op._is_stateful for op in self._graph.get_operations()):
+            self._control.__exit__(None, None, None)
+            return self._control.ops_which_must_run
+        self._graph._add_control_dependencies = False
+        return set()
+
+
+def placeholder(dtype: Any, shape: Any) -> Any:
+    """A place for a value in the function graph that is being built."""
+    from tensorflow.python.eager import graph_only_ops
+
+    return graph_only_ops.graph_placeholder(dtype, shape)

@@ -16,8 +16,9 @@ class TorchReader(ArrayReader):
 
     def array(self, tensor: Any) -> np.ndarray:
         """The tensor's numbers as an array."""
-        plain = private.bare(tensor).detach()
-        if plain.layout != torch.strided:
-            plain = plain.to_dense()
-        plain = plain.cpu().resolve_conj().resolve_neg()
-        return (plain.float() if plain.dtype == torch.bfloat16 else plain).numpy()
+        plain = private.bare(tensor)
+        with private.outside_transforms(), torch.no_grad():
+            plain = plain.detach()
+            plain = plain if plain.layout == torch.strided else plain.to_dense()
+            plain = plain.cpu().resolve_conj().resolve_neg()
+            return (plain.float() if plain.dtype == torch.bfloat16 else plain).numpy()

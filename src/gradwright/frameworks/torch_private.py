@@ -39,6 +39,12 @@ def bare(tensor: Any) -> Any:
     return tensor
 
 
+def outside_transforms() -> Any:
+    """A scope in which the transforms of torch.func do not wrap what is computed."""
+    guard = getattr(torch._C, "_DisableFuncTorch", None)
+    return contextlib.nullcontext() if guard is None else guard()
+
+
 def forward_mode_on() -> Any:
     """A scope in which forward mode is on.
 
