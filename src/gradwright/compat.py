@@ -165,7 +165,7 @@ class DefinedFunction:
     autograph_info__: Mapping[str, Any] = {}
 
     def __init__(self, made: Defun, function: Callable[..., Any]):
-        self._made, self.__wrapped__ = made, function
+        self._made, self.function = made, function
         name = made.func_name or getattr(function, "__name__", "defun")
         self.name = self.__name__ = name if name.isidentifier() else "defun"
         self.__doc__ = function.__doc__
@@ -187,7 +187,7 @@ class DefinedFunction:
         from gradwright.rule import custom_gradient
 
         def pair(*inputs: Any) -> Any:
-            output = self.__wrapped__(*inputs)
+            output = self.function(*inputs)
 
             def grad(*upstreams: Any, variables: Sequence[Any] = ()) -> Any:
                 gradients = self._gradient(inputs, output, upstreams)
@@ -211,7 +211,7 @@ class DefinedFunction:
 
         with tf.GradientTape() as tape:
             tape.watch(variables)
-            output = self.__wrapped__(*inputs)
+            output = self.function(*inputs)
         return tape.gradient(tf.nest.flatten(output), list(variables), output_gradients=list(upstreams))
 
     def add_to_graph(self, graph: Any) -> None:

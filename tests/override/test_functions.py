@@ -233,6 +233,14 @@ def test_tf_gradients_within_a_function():
     assert f(X).numpy().tolist() == GUIDED
 
 
+def test_an_overridden_function_as_an_argument_of_a_function():
+    call = tf.function(lambda f, x: f(x))
+    for form in (relus, tf.function(relus), concrete(relus)):
+        overridden = gw.override(RULES, form)
+        assert gradient(lambda x, f=overridden: call(f, x)) == GUIDED
+        assert overridden.original is form
+
+
 def test_unknown_sizes():
     traced = tf.function(relus).get_concrete_function(tf.TensorSpec(None))
     assert gradient(gw.override(RULES, traced)) == GUIDED

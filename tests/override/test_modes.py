@@ -73,6 +73,19 @@ def test_jacobians():
     assert close(tape.jacobian(y, X), 5 * np.eye(4))
 
 
+@pytest.mark.parametrize("wrap", [lambda f: f, tf.function, lambda f: tf.function(f).get_concrete_function(X)])
+def test_jacobians_of_functions_and_of_their_gradients(wrap):
+    f = gw.override({"Square": lambda op, up: 3.0 * up * op.inputs[0]}, wrap(lambda x: tf.square(x)))
+    with tf.GradientTape() as outer:
+        outer.watch(X)
+        with tf.GradientTape() as inner:
+            inner.watch(X)
+            y = f(X)
+        jacobian = inner.jacobian(y, X)
+    assert close(jacobian, 3 * np.diag(X))
+    assert close(outer.gradient(jacobian, X), [3.0] * 4)
+
+
 def forward(f):
     with tf.autodiff.ForwardAccumulator(X, tf.ones(4)) as accumulator:
         y = f(X)
@@ -91,7 +104,18 @@ def accumulator_inside(x):
 
 
 def used(f):
+    """The function, whose backward is built for one and for several orders."""
     gradient(f)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(X)
+        y = f(X)
+    tape.gradient(y, X)
+    return f
+
+
+def around(f, times):
+    for _ in range(times):
+        f = tf.function(lambda x, f=f: f(x) * 1.0, autograph=False)
     return f
 
 
@@ -104,6 +128,9 @@ def used(f):
         lambda: forward(gw.override(RULES, tf.function(relus))),
         lambda: forward(used(gw.override(RULES, tf.function(relus).get_concrete_function(X)))),
         lambda: forward(used(tf.function(gw.override(RULES, tf.function(relus))))),
+        lambda: forward(used(around(scoped, 2))),
+        lambda: forward(used(around(gw.override(RULES, tf.function(relus)), 2))),
+        lambda: forward(used(around(gw.override(RULES, tf.function(relus).get_concrete_function(X)), 1))),
         lambda: accumulator_inside(X),
         lambda: tf.function(accumulator_inside)(X),
     ],

@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 
 import gradwright as gw
-from gradwright.frameworks import tf_override_modes as modes
 from gradwright.frameworks import tf_override_ops as known
 from gradwright.frameworks import tf_override_record, tf_override_tags
 from tests.override.tools import GUIDED, RULES, X, close, gradient, relus
@@ -107,11 +106,3 @@ def test_a_scope_keeps_nothing_alive():
     del model
     gc.collect()
     assert dead() is None
-
-
-def test_guarded_once():
-    traced = tf.function(relus).get_concrete_function(X)
-    modes.guard_function(traced, [])
-    inner = traced._delayed_rewrite_functions._rewrite_forward_and_call_backward
-    modes.guard_function(traced, [])
-    assert traced._delayed_rewrite_functions._rewrite_forward_and_call_backward is inner

@@ -95,6 +95,5 @@ def _refuse_forward_mode(own: Any, activation: state.Activation, inputs: list[An
     entries = [entry for found in activation.table.values() for entry in found if entry.answered]
     if not entries:
         return
-    modes.guard_function(own, entries)
     tensors = [t for t in inputs if tf.is_tensor(t)]
     modes.refuse_tangents(entries[0], tensors)

@@ -9,7 +9,9 @@ from typing import Any
 import tensorflow as tf
 
 from gradwright.errors import ModeError, compose
+from gradwright.frameworks import tf_override_tags as tags
 from gradwright.frameworks import tf_private as private
+from gradwright.frameworks.tf_override_ops import carries, op_def
 from gradwright.override.entries import Entry
 
 _FORWARD = (
@@ -32,6 +34,26 @@ def refuse_transposition(entry: Entry) -> None:
         if name == "_build_functions_for_outputs" and frame.f_locals.get("input_tangents"):
             raise _no_forward_mode(entry)
         frame = frame.f_back
+
+
+def guarded(entry: Entry, upstreams: list[Any]) -> list[Any]:
+    """Upstreams that refuse to be differentiated for forward mode, also where the backward was built before.
+
+    TensorFlow makes the forward derivative of a function by differentiating its backward function.
+    """
+
+    def passed(op: Any, given: Any, saving: bool) -> list[Any]:
+        refuse_transposition(entry)
+        return list(given)
+
+    def guard(upstream: Any) -> Any:
+        kept = tf.identity(upstream)
+        tags.put(kept.op, passed)
+        return kept
+
+    if private.executing_eagerly():
+        return upstreams
+    return [guard(u) if tf.is_tensor(u) and carries(u.dtype) else u for u in upstreams]
 
 
 def _no_forward_mode(entry: Entry) -> ModeError:
@@ -71,7 +93,7 @@ def vectorize(entry: Entry, tag: Callable[[Any, Entry], None], pfor_input: Any) 
 
 def by_running_again(op: Any, *upstreams: Any) -> Any:
     """The native gradient of an op without TensorFlow's registry: the op is run again under a tape."""
-    definition = op.op_def if hasattr(op, "op_def") else _definition(op.type)
+    definition = op.op_def if hasattr(op, "op_def") else op_def(op.type)
     inferred = {a.type_attr or a.number_attr or a.type_list_attr for a in definition.input_arg}
     attrs = {a.name: op.get_attr(a.name) for a in definition.attr if a.name not in inferred and a.name[0] != "_"}
     inputs = [tf.identity(t) for t in op.inputs]
@@ -82,27 +104,6 @@ def by_running_again(op: Any, *upstreams: Any) -> Any:
     return tape.gradient(tf.nest.flatten(outputs), inputs, output_gradients=list(upstreams))
 
 
-def _definition(op_type: str) -> Any:
-    from gradwright.frameworks.tf_override_ops import op_def
-
-    return op_def(op_type)
-
-
 def rules_in(graph: Any) -> bool:
     """Whether a graph holds tagged ops."""
     return getattr(graph, "_gradwright_names", None) is not None or bool(getattr(graph, "_gradwright_kept", ()))
-
-
-def guard_function(function: Any, entries: list[Entry]) -> None:
-    """Refuse forward mode through a function made for an override also where its backward is built already."""
-    rewrite = getattr(function, "_delayed_rewrite_functions", None)
-    inner = getattr(rewrite, "_rewrite_forward_and_call_backward", None)
-    if inner is None or hasattr(inner, "gradwright"):
-        return
-
-    def guarded(op: Any, *upstreams: Any) -> Any:
-        refuse_transposition(entries[0])
-        return inner(op, *upstreams)
-
-    guarded.gradwright = True  # type: ignore[attr-defined]
-    rewrite._rewrite_forward_and_call_backward = guarded

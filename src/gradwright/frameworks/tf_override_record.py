@@ -123,11 +123,14 @@ def _record(entry: Entry, op: Any) -> None:
     private.record.record_operation(op.type, outputs, inputs, lambda *upstreams: answer(entry, op, upstreams))
 
 
-def answer(entry: Entry, op: Any, upstreams: Any) -> list[Any]:
+def answer(entry: Entry, op: Any, upstreams: Any, saving: bool = False) -> list[Any]:
     """Ask a rule for the gradients of an op, and make them fit its inputs."""
     modes.refuse_transposition(entry)
     upstreams = [tf.convert_to_tensor(u) if isinstance(u, tf.IndexedSlices) else u for u in upstreams]
-    modes.refuse_unsavable(entry, op, upstreams)
+    if saving:
+        modes.refuse_unsavable(entry, op, upstreams)
+    else:
+        upstreams = modes.guarded(entry, upstreams)
     with state.suspended():
         try:
             result = entry.rule(op, *upstreams)

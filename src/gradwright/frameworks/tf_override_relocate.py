@@ -38,7 +38,7 @@ def _registered(tag: str) -> Callable[..., Any] | None:
 def _moved(gradient: Callable[..., Any]) -> Callable[..., Any]:
     """The gradient with the tensors that it takes from the original graph replaced by those of the copy."""
 
-    def moved(op: Any, upstreams: Sequence[Any]) -> list[Any]:
+    def moved(op: Any, upstreams: Sequence[Any], saving: bool) -> list[Any]:
         def of(given: list[Any]) -> list[Any]:
             rest = iter(given)
             gradients = gradient(op, *[None if u is None else next(rest) for u in upstreams])

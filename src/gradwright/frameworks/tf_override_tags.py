@@ -63,14 +63,14 @@ def entry_of(op: Any) -> Entry | None:
 
 
 def put(op: Any, gradient: Callable[..., Any], entry: Entry | None = None) -> None:
-    """Give an op a gradient of its own, `gradient(op, upstreams)`: the rule of an entry, or any other."""
+    """Give an op a gradient of its own, `gradient(op, upstreams, saving)`: the rule of an entry, or any other."""
     name = f"{_PREFIX}{op.type}>{ops.uid()}"
     found = weakref.ref(op)
 
     # A SavedModel traces the gradient without telling the op.
     @tf.autograph.experimental.do_not_convert
     def registered(given: Any, *upstreams: Any) -> Any:
-        return gradient(found() if given is None else given, upstreams)
+        return gradient(found() if given is None else given, upstreams, given is None)
 
     tf.RegisterGradient(name)(registered)
     if entry is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -70,15 +69,16 @@ class Overridden:
 
     Attributes:
         hits: what the rules met, over all calls.
-        __wrapped__: the original, untouched.
+        original: what was overridden, untouched.
     """
 
     autograph_info__: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, scope: Scope, target: Any, strict: bool, parts: Any = None):
-        self.__wrapped__ = target
-        with contextlib.suppress(AttributeError, TypeError):
-            functools.update_wrapper(self, target, updated=())
+        # Not `__wrapped__`: TensorFlow puts that in the place of an argument that has it.
+        self.original = target
+        self.__name__ = getattr(target, "__name__", type(target).__name__)
+        self.__doc__ = getattr(target, "__doc__", None)
         self._scope, self._strict = scope, strict
         self._own, self.hits = parts or scope.plan()
         self._alone: Any = None
@@ -87,7 +87,7 @@ class Overridden:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the original within the scope."""
-        target = self.__wrapped__
+        target = self.original
         if not callable(target):
             raise OverrideError(_not_callable(target))
         from gradwright.frameworks import tf_override
@@ -99,9 +99,9 @@ class Overridden:
         return result
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("__") or name == "original":
             raise AttributeError(name)
-        return self._with_scope(getattr(self.__wrapped__, name))
+        return self._with_scope(getattr(self.original, name))
 
     def _with_scope(self, value: Any) -> Any:
         """Functions reached through the model are overridden too; all else is given as it is."""
@@ -132,7 +132,7 @@ class Overridden:
             return self._over[over]
 
     def __repr__(self) -> str:
-        return f"<{self.__wrapped__!r} with other gradients for {', '.join(self.hits)}>"
+        return f"<{self.original!r} with other gradients for {', '.join(self.hits)}>"
 
 
 def refuse_unanswered(own: list[Entry]) -> None:
