@@ -9,7 +9,12 @@ from typing import Any
 from gradwright.check.leaves import Call, walk
 from gradwright.check.openers import differentiable, leaf_of
 from gradwright.check.subject import Subject
+from gradwright.errors import GradwrightError
 from gradwright.rule import place_of
+
+
+class CannotRun(Exception):
+    """The user's function raises at the arguments given; holds the subject and the sentence."""
 
 
 def adapt(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Subject:
@@ -19,7 +24,7 @@ def adapt(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) 
     if is_rule(f):
         return _of_rule(f, args, kwargs)
     if is_bound(f):
-        return _of_pair(f, f.__wrapped__, args, kwargs)
+        return _of_bound(f, args, kwargs)
     return _of_function(f, args, kwargs, forward_of(f))
 
 
@@ -57,7 +62,8 @@ def _is_torch_function(f: Any) -> bool:
 
 def name_of(f: Any) -> str:
     """What a user calls it."""
-    return str(getattr(f, "name", None) or getattr(f, "__name__", None) or type(f).__name__)
+    own = getattr(f, "name", None)
+    return own if isinstance(own, str) else str(getattr(f, "__name__", None) or type(f).__name__)
 
 
 def where_of(f: Any) -> str | None:
@@ -68,35 +74,48 @@ def where_of(f: Any) -> str | None:
 
 def _of_rule(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Subject:
     backend = backend_of(f.__wrapped__, args, kwargs)
-    call = Call.bind(f.__wrapped__, args, kwargs)
+    call = _bind(f.__wrapped__, args, kwargs)
     options = f.options
     subject = Subject(f.name, f.where, backend, call, f, f.forward, f.__wrapped__, f, options.strict, options.surrogate)
     _find_slots(subject)
     return _find_variables(subject, lambda a, k: f.open(*a, **k))
 
 
-def _of_pair(f: Any, pair: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Subject:
-    call = Call.bind(pair, args, kwargs)
-    subject = Subject(name_of(pair), where_of(pair), backend_of(pair, args, kwargs), call, f, None, pair)
+def _of_bound(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Subject:
+    """A tf.custom_gradient function; what `recompute_grad` makes shows only its forward."""
+    from gradwright.frameworks.tf_bound import inner_function, passes_through
+
+    shown = f.__wrapped__
+    through = passes_through(f)
+    pair = inner_function(f) if through else shown
+    call = _bind(shown, args, kwargs)
+    subject = Subject(name_of(shown), where_of(shown), _made("tensorflow", f), call, f, None, pair)
     _find_slots(subject)
     returned: list[Any] = []
     _find_variables(subject, lambda a, k: returned.append(pair(*a, **k)))
-    if is_pair(returned[0]):
+    if through:
+        subject.forward, subject.surrogate = shown, True
+    elif is_pair(returned[0]):
         subject.forward = lambda *a, **k: pair(*a, **k)[0]
     else:
         subject.pair, subject.forward = None, pair
     return subject
 
 
+def _bind(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], keep: bool = False) -> Call:
+    try:
+        return Call.bind(fn, args, kwargs, keep)
+    except TypeError as error:
+        raise TypeError(f"these arguments do not fit `{name_of(fn)}`: {error}") from None
+
+
 def _of_function(
     f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], forward: Callable[..., Any] | None
 ) -> Subject:
     backend = backend_of(f, args, kwargs)
-    shown = forward or (f.call if hasattr(f, "call") and hasattr(f, "trainable_weights") else f)
+    shown = forward or _called(f)
     shown = f.__self__.forward if _is_torch_function(f) else shown
-    call = (
-        _without_context(f, shown, args, kwargs) if _is_torch_function(f) else Call.bind(shown, args, kwargs, keep=True)
-    )
+    call = _without_context(f, shown, args, kwargs) if _is_torch_function(f) else _bind(shown, args, kwargs, keep=True)
     source = f.__self__ if _is_torch_function(f) else f
     subject = Subject(name_of(source), where_of(shown), backend, call, f, forward)
     subject.state = backend.state_of(f)
@@ -111,12 +130,19 @@ def _of_function(
     return subject
 
 
+def _called(f: Any) -> Any:
+    """The method of a layer or module that has the user's signature."""
+    if hasattr(f, "call") and hasattr(f, "trainable_weights"):
+        return f.call
+    return f.forward if hasattr(f, "forward") and hasattr(f, "named_parameters") else f
+
+
 def _without_context(f: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     """The names of a torch Function's arguments: those of its forward, less the context."""
     import torch
 
     split = f.__self__.setup_context is not torch.autograd.Function.setup_context
-    return Call.bind(forward if split else functools.partial(forward, None), args, kwargs)
+    return _bind(forward if split else functools.partial(forward, None), args, kwargs)
 
 
 def is_pair(result: Any) -> bool:
@@ -138,7 +164,13 @@ def _find_slots(subject: Subject) -> None:
 def _find_variables(subject: Subject, run: Callable[[tuple[Any, ...], dict[str, Any]], Any]) -> Subject:
     args, kwargs = subject.fill([leaf.like for leaf in subject.leaves])
     args, kwargs = subject.fill(subject.tensors(subject.values(), precise=False))
-    _, found = subject.backend.spy(functools.partial(run, args, kwargs))
+    try:
+        _, found = subject.backend.spy(functools.partial(run, args, kwargs))
+    except GradwrightError:
+        raise
+    except Exception as error:
+        first = (str(error).strip().splitlines() or [""])[0][:300]
+        raise CannotRun(subject, f"it raises {type(error).__name__} at these arguments: {first}") from error
     given = {id(slot.value) for slot in subject.call.slots}
     subject.variables = [v for v in found if id(v) not in given]
     name = subject.backend.variable_name

@@ -11,7 +11,7 @@ from gradwright.check.contract import clauses
 from gradwright.check.forward import adjoint
 from gradwright.check.localise import confirmed
 from gradwright.check.modes import same_in
-from gradwright.check.native import in_own_precision
+from gradwright.check.native import in_own_precision, singular
 from gradwright.check.numeric import normal
 from gradwright.check.oracle import Oracle, choose
 from gradwright.check.order import second_order
@@ -49,7 +49,11 @@ class Examination:
             return
         self.bench.choose_precision(native.point, native.opened.outputs)
         near = beside(native.point, self.bench, self.rng)
-        self.samples = [s for s in (self._sample(native.point, native.upstreams), self._sample(near)) if s]
+        first = self._sample(native.point, native.upstreams)
+        self.samples = [s for s in (first, next(filter(None, map(self._sample, near)), None)) if s]
+        if not self.samples:
+            self.report.reason = "the forward cannot be evaluated again at this point"
+            return
         last = self.samples[-1]
         self.oracle = choose(self.bench, last.point, last.upstreams, self.surrogate, self.rng)
         for sample in self.samples:
@@ -59,6 +63,8 @@ class Examination:
         self._weigh()
         if contract:
             self.report.faults += in_own_precision(self, native, self.samples[0])
+        if not self.report.faults:
+            self.report.notes += singular(self, native)
         if not self.report.faults:
             self._beyond(native, last, modes if contract else [], order)
 
@@ -141,12 +147,12 @@ class Examination:
     def _add(self, found: list[Fault]) -> None:
         """Add faults of the values; what the contract or the form said of an argument already is not said again."""
         told = {(fault.label, fault.argument) for fault in self.report.faults}
-        broken = {arg for label, arg in told if label in ("nonlinear", "shape", "not-summed")}
+        broken = {arg for label, arg in told if label in ("nonlinear", "shape", "not-summed", "dtype")}
         for fault in found:
             if fault.label == "precision" and "float32" in fault.message:
                 self.report.notes.append(fault)
                 continue
-            vague = fault.label in ("value", "shape") and fault.argument in broken
+            vague = fault.label in ("value", "shape", "missing-term") and fault.argument in broken
             if (fault.label, fault.argument) not in told and not vague:
                 self.report.faults.append(fault)
 

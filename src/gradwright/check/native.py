@@ -35,6 +35,17 @@ def in_own_precision(examination: Examination, native: Sample, precise: Sample) 
     return faults
 
 
+def singular(examination: Examination, native: Sample) -> list[Fault]:
+    """Notes of gradients that are not finite at the user's own point."""
+    notes = []
+    for leaf, got in zip(examination.subject.leaves, native.answer.gradients, strict=True):
+        if got is not None and not np.isfinite(got).all():
+            at = tuple(int(i) for i in np.argwhere(~np.isfinite(got))[0])
+            said = f"the gradient of `{leaf.name}` is {got[at]} at this point"
+            notes.append(Fault("kink", leaf.name, said, "give it a finite value there (see gw.ops)", None, index=at))
+    return notes
+
+
 def _not_finite(examination: Examination, name: str, dtype: str, lost: np.ndarray, due: np.ndarray) -> Fault:
     at = tuple(int(i) for i in np.argwhere(lost)[0])
     said = f"the gradient of `{name}` overflows in {dtype}: NaN or Inf where the right one is {due[at]:.6g}"

@@ -147,12 +147,19 @@ def _blamed(subject: Subject, step: Callable[[], Any]) -> Any:
     except Refused:
         raise
     except Exception as error:
-        label = next((label for kind, label in LABELS.items() if isinstance(error, kind)), "value")
+        label = next((label for kind, label in LABELS.items() if isinstance(error, kind)), None) or _guessed(str(error))
         first = str(error).strip().splitlines()[0] if str(error).strip() else ""
         text = (
             first if isinstance(error, errors.GradwrightError) else f"the rule raised {type(error).__name__}: {first}"
         )
         raise Refused(Fault(label, _argument_in(subject, first), text, repair=_repair_in(str(error)))) from error
+
+
+def _guessed(text: str) -> str:
+    """The label of what TensorFlow itself says of a rule."""
+    if "custom_gradient function expected to return" in text:
+        return "count"
+    return "variables" if "'variables'" in text or "gradient for each variable" in text else "value"
 
 
 def _argument_in(subject: Subject, text: str) -> str | None:

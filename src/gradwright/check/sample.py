@@ -94,10 +94,18 @@ def _noise(bench: Bench, sample: Sample, oracle: Oracle, rng: np.random.Generato
     return [np.fmax(a, b) for a, b in zip(own, other, strict=True)]
 
 
-def beside(point: Arrays, bench: Bench, rng: np.random.Generator) -> Arrays:
-    """A point close by, off the kinks and special values that people choose: zeros, ones, whole numbers."""
+def beside(point: Arrays, bench: Bench, rng: np.random.Generator) -> list[Arrays]:
+    """Points close by, off the kinks and special values that people choose: zeros, ones, whole numbers.
+
+    More than one, as the first may lie outside the function's domain.
+    """
     size = 1e-3 if bench.native_eps < 1e-4 else 3e-2
-    near = [x + size * rng.uniform(0.5, 1.0, x.shape) * rng.choice([-1, 1], x.shape) * typical(x) for x in point]
-    arguments = len(bench.subject.slots)
-    near = [x if i < arguments or bench.lifted else point[i] for i, x in enumerate(near)]
-    return rounded(near, [leaf.dtype for leaf in bench.subject.leaves], bench.precise_rule)
+    near = []
+    for side in (None, 1.0, -1.0):
+        sides = [rng.choice([-1.0, 1.0], x.shape) if side is None else side for x in point]
+        steps = [size * rng.uniform(0.5, 1.0, x.shape) * typical(x) for x in point]
+        moved = [x + s * step for x, s, step in zip(point, sides, steps, strict=True)]
+        arguments = len(bench.subject.slots)
+        moved = [x if i < arguments or bench.lifted else point[i] for i, x in enumerate(moved)]
+        near.append(rounded(moved, [leaf.dtype for leaf in bench.subject.leaves], bench.precise_rule))
+    return near

@@ -39,7 +39,7 @@ class Probe:
     @property
     def off(self) -> bool:
         """Whether rule and difference disagree."""
-        return not abs(self.found.value - self.claimed) <= self.slack
+        return np.isfinite(self.found.value) and not abs(self.found.value - self.claimed) <= self.slack
 
 
 def search(examination: Examination, sample: Sample) -> list[Fault]:
@@ -50,9 +50,8 @@ def search(examination: Examination, sample: Sample) -> list[Fault]:
     probes += [probe(examination, sample, single(point, i, rng)) for i in silent if point[i].size]
     examination.strengths += [p.slack / p.terms for p in probes[:2] if p.terms]
     if not any(p.off for p in probes):
-        return []
-    if all(not np.isfinite(p.found.value) for p in probes):
-        examination.report.reason = "the forward is not finite around this point"
+        if any(not np.isfinite(p.found.value) for p in probes):
+            examination.report.reason = "the forward is not finite around this point: no difference can be taken"
         return []
     if sample is examination.samples[0] and len(examination.samples) > 1 and _kinked(examination, sample, probes):
         return []

@@ -122,8 +122,8 @@ class Torch(NumPy):
         """Put a value into a parameter."""
         import torch
 
-        with torch.no_grad():
-            variable.copy_(torch.tensor(value).to(variable.dtype))
+        # Through `.data`, or the graph of a forward already run would refuse to be pulled back.
+        variable.data.copy_(torch.tensor(value).to(variable.dtype))
 
     def seed(self, seed: int) -> None:
         """Make PyTorch's random numbers repeat."""

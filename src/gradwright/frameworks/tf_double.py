@@ -62,7 +62,7 @@ class DoubleGraph:
         import tensorflow as tf
 
         if self._gradients is None:
-            self._gradients = self._pullback([self.definition], None)
+            self._gradients = self._pullback([self.definition], None, upstreams)
         found = self._gradients(*[tf.constant(v) for v in (*values, *upstreams)])
         return [g.numpy() for g in found[0]]
 
@@ -90,7 +90,7 @@ class DoubleGraph:
         edges = list(_forks(self.definition, source))[:24]
         if not edges or len(self.definition.node) > 400:
             return []
-        found = self._pullback([_cut(self.definition, node, slot) for node, slot, _ in edges], leaf)(
+        found = self._pullback([_cut(self.definition, node, slot) for node, slot, _ in edges], leaf, upstreams)(
             *[tf.constant(v) for v in (*values, *upstreams)]
         )
         told = [(self.definition.node[node].name, first) for node, _, first in edges]
@@ -99,7 +99,8 @@ class DoubleGraph:
     def _compiled(self, fn: Callable[..., Any], extra: list[Any] | None = None) -> Any:
         import tensorflow as tf
 
-        return tf.function(fn, input_signature=[*self.specs, *(extra or [])], autograph=False)
+        # A concrete function: TensorFlow warns of functions that are made again and again.
+        return tf.function(fn, autograph=False).get_concrete_function(*self.specs, *(extra or []))
 
     def _import(self, definition: Any, tensors: list[Any], names: list[str]) -> list[Any]:
         import tensorflow as tf
@@ -112,7 +113,7 @@ class DoubleGraph:
         whole = dict(zip(self.inputs, tensors, strict=True))
         return [next(found) if kept else whole[name.split(":")[0]] for kept, name in zip(outputs, names, strict=True)]
 
-    def _pullback(self, definitions: list[Any], leaf: int | None) -> Any:
+    def _pullback(self, definitions: list[Any], leaf: int | None, upstreams: list[np.ndarray]) -> Any:
         import tensorflow as tf
 
         count = len(self.specs)
@@ -128,7 +129,7 @@ class DoubleGraph:
                 found.append([tf.convert_to_tensor(g) for g in gradients])
             return found
 
-        return tf.function(run, autograph=False)
+        return self._compiled(run, [tf.TensorSpec(u.shape, u.dtype) for u in upstreams])
 
 
 def _inlined(concrete: Any) -> Any:
