@@ -394,8 +394,12 @@ def test_watching_does_not_change_what_autograph_converts():
 
     @tf.custom_gradient
     def rule(x):
-        seen.append(sys._getframe(1).f_code.co_filename)
-        return (x, lambda upstream: upstream) if x.shape.rank else (x + 1, lambda upstream: upstream)
+        frames, frame = [], sys._getframe()
+        while frame:
+            frames.append("autograph_generated" in frame.f_code.co_filename)
+            frame = frame.f_back
+        seen.append((sys._getframe(1).f_code.co_filename, sum(frames)))
+        return x + 0.0, lambda upstream: upstream
 
     def trace():
         tf.function(rule)(tf.constant([1.0]))
@@ -403,7 +407,24 @@ def test_watching_does_not_change_what_autograph_converts():
 
     trace()
     meetings(trace)
-    assert seen[:2] == seen[2:]
+    assert seen[1][0] == seen[3][0]
+    assert seen[1][1] == seen[3][1]
+    assert seen[0][0] == seen[2][0]
+
+
+def test_watching_adds_nothing_to_a_graph():
+    rule = tf.custom_gradient(lambda v, x: (v * x, lambda upstream: (upstream * x, upstream * v)))
+    variable = tf.Variable([1.0, 2.0])
+
+    def operations():
+        graph = tf.function(lambda x: rule(variable, x)).get_concrete_function(tf.TensorSpec([2])).graph
+        return [operation.type for operation in graph.get_operations()]
+
+    plain = operations()
+    watch = Watch()
+    with watching(watch):
+        assert operations() == plain
+    assert [met.described(m.args) for m in watch.meetings] == ["float32 (2,), float32 (2,)"]
 
 
 def test_wrappers_of_tensorflow_are_proven_as_what_they_promise():

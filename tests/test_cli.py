@@ -156,7 +156,8 @@ PROGRAM = """
 import random, sys, threading
 from pathlib import Path
 print("arguments", sys.argv[1:], "name", __name__, "file", Path(__file__).name, "path", Path(sys.path[0]).name)
-print("loaded", "tensorflow" in sys.modules, "annotations", "annotations" in globals())
+def annotated(x: 1 + 1): pass
+print("loaded", "tensorflow" in sys.modules, "annotations", annotated.__annotations__)
 import keras
 import numpy as np
 import tensorflow as tf
