@@ -102,7 +102,7 @@ class Batched:
         nothing: Values = []
 
         def one(operands: Values, moving: Values) -> tuple[Values, Values]:
-            full = [np.zeros(o.shape, jax.dtypes.float0) for o in operands]
+            full: Values = [np.zeros(np.shape(o), jax.dtypes.float0) for o in operands]
             for i, tangent in zip(live, moving, strict=True):
                 full[i] = tangent
             made, pushed = self.what.derive(operands, full)
@@ -113,7 +113,7 @@ class Batched:
         made, pushed = both(operands, [tangents[i] for i in live])
         rest = iter(pushed)
         flags = zip(made, nothing, strict=True)
-        return made, [np.zeros(m.shape, jax.dtypes.float0) if none else next(rest) for m, none in flags]
+        return made, [np.zeros(np.shape(m), jax.dtypes.float0) if none else next(rest) for m, none in flags]
 
 
 def batch(axis: Any, operands: Any, dims: Any, *, entry: Entry) -> tuple[Values, Values]:

@@ -131,7 +131,11 @@ class Torch:
             # Imported here, because it brings the whole compiler with it.
             from gradwright.frameworks import torch_compile
 
-            return torch_compile.leave(rule, args, kwargs)
+            return torch_compile.leave(self.now, rule, args, kwargs)
+        return self.now(rule, args, kwargs)
+
+    def now(self, rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a rule, outside any graph that is being compiled."""
         owner = frameworks.of_call(rule.pair, args, kwargs)
         if owner is not self:
             rule._seam = None

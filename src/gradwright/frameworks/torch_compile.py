@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from gradwright.rule import Rule
 
-
-def leave(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def leave(call: Callable[..., Any], *args: Any) -> Any:
     """Run a call outside the graph that is being compiled."""
-    return _outside(rule, args, kwargs)
+    return _outside(call, args)
 
 
-def _called(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return rule(*args, **kwargs)
+def _called(call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    return call(*args)
 
 
 _outside = torch.compiler.disable(_called, reason="a gradwright rule runs outside the compiled graph")

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from gradwright.errors import ModeError, compose
 from gradwright.frameworks import torch_forward, torch_reads
 from gradwright.frameworks import torch_private as private
 from gradwright.frameworks.closures import Walk, cells_of
@@ -51,6 +52,7 @@ class Record:
         # An output that is an argument handed through is, to grad, the argument.
         self.saved = [(True, places[id(t)]) if id(t) in places else (False, behind[id(t)]) for t in captured]
         index = {id(t): i for i, t in enumerate(captured)}
+        self.captured = {id(v): index[id(v)] for v in pullback.reads if id(v) in index}
         self.pullback = pullback
         pullback.grad = walk.put(pullback.grad, lambda tensor: Held(index[id(tensor)]))
         self.tensors = [*inputs, *residuals]
@@ -77,6 +79,9 @@ class Record:
         """The pullback with these tensors in its grad."""
         made = copy.copy(self.pullback)
         made.grad = _HELD.put(made.grad, lambda held: saved[held.index])
+        # Under a transform, what grad has captured is another object than what the forward read; keys must still meet.
+        made.variables = [saved[self.captured[id(v)]] if id(v) in self.captured else v for v in made.variables]
+        made.reads = [saved[self.captured[id(v)]] if id(v) in self.captured else v for v in made.reads]
         return made
 
 
@@ -148,8 +153,23 @@ def record(rule: Rule, bound: Bound, outputs: Outputs, grad: Any, reads: list[An
     outputs.forget()
     if not made:
         return outputs.rebuild([])
+    if torch.jit.is_tracing() or torch.compiler.is_exporting():
+        raise without_python(rule)
     inputs = [*bound.tensors(), *pullback.variables]
     call = Record(pullback, made, inputs, cells_of(rule.pair))
     results = call.apply([t.detach() for t in made])
     torch_reads.made_by_rule(list(results))
     return outputs.rebuild(list(results))
+
+
+def without_python(rule: Rule) -> ModeError:
+    """Refuse torch.jit.trace and torch.export: what they write down holds no gradient that is written in Python."""
+    what = "torch.jit.trace" if torch.jit.is_tracing() else "torch.export"
+    return ModeError(
+        compose(
+            rule.name,
+            rule.where,
+            f"{what} cannot keep the gradient of a rule",
+            f"for inference only: with torch.no_grad(): {what}(...)",
+        )
+    )
