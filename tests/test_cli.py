@@ -118,6 +118,16 @@ def test_what_a_program_does_to_its_process_does_not_reach_the_report(file, tmp_
     assert watched.returncode == 0
 
 
+def test_the_program_ends_with_its_last_thread(file):
+    text = (
+        RIGHT
+        + "import threading, time\ndef late():\n  time.sleep(0.5)\n  square(tf.constant([1.0]))\n  print('late')\n"
+    )
+    result = shell("-m", "gradwright", "run", file(text + "threading.Thread(target=late).start()\n", "threads.py"))
+    assert result.stdout.startswith("late\n")
+    assert "1 rule: 1 right" in result.stdout
+
+
 def test_a_script_is_explained(file):
     text = "import tensorflow as tf\nx = tf.Variable(1.5)\nwith tf.GradientTape() as tape:\n  y = tf.floor(x)\n"
     result = shell("-m", "gradwright", "explain", file(text + "tape.gradient(y, x)\n", "lost.py"))

@@ -11,7 +11,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
 import numpy as np
 
-from gradwright.frameworks import tf_audit
+from gradwright.frameworks import tf_random
 
 
 @contextmanager
@@ -53,7 +53,7 @@ def random_kept() -> Iterator[None]:
     torch = sys.modules.get("torch")
     torch_state = torch.get_rng_state() if torch is not None and hasattr(torch, "get_rng_state") else None
     try:
-        with tf_audit.random_state_kept():
+        with tf_random.random_state_kept():
             yield
     finally:
         random.setstate(python)

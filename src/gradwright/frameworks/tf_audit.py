@@ -9,7 +9,6 @@ decorated from that moment on are met.
 from __future__ import annotations
 
 import os
-import random
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -143,7 +142,7 @@ def functions_run_eagerly() -> Iterator[None]:
 @contextmanager
 def eagerly() -> Iterator[None]:
     """Operations run at once in this scope, also in a program that switched to graphs for good."""
-    context = _eager_context() if loaded() else None
+    context = eager_context() if loaded() else None
     if context is None or context.executing_eagerly():
         yield
         return
@@ -210,47 +209,9 @@ def tensor(values: Any, dtype: str) -> Any:
     return tf.constant(values, dtype=tf.dtypes.as_dtype(dtype))
 
 
-@contextmanager
-def random_state_kept() -> Iterator[None]:
-    """TensorFlow's random numbers go on afterwards as if nothing had been drawn in between."""
-    if not loaded():
-        yield
-        return
-    import tensorflow as tf
-
-    generator = _global_generator()
-    state = tf.identity(generator.state) if generator else None
-    try:
-        with _other_seeds():
-            yield
-    finally:
-        if generator:
-            generator.state.assign(state)
-
-
-@contextmanager
-def _other_seeds() -> Iterator[None]:
-    # Each pair of seeds has a kernel of its own, which counts its draws and cannot be set back. So the seeds that the
-    # program uses are not touched at all: in between there are others.
-    context = _eager_context()
-    if context is None or not hasattr(context, "_rng"):
-        yield
-        return
-    before = context._seed, context._rng
-    context._seed, context._rng = 0x5EED, random.Random(0x5EED)
-    try:
-        yield
-    finally:
-        context._seed, context._rng = before
-
-
-def _global_generator() -> Any:
-    # The public getter would make one, and where it is made decides which numbers it gives.
-    return getattr(sys.modules.get("tensorflow.python.ops.stateful_random_ops"), "global_generator", None)
-
-
-def _eager_context() -> Any:
-    module = context_module()  # without it the op-level counter of `tf.random.set_seed` goes on counting
+def eager_context() -> Any:
+    """What is switched on in this thread; None where a version keeps it elsewhere."""
+    module = context_module()
     return None if module is None else module.context()
 
 
