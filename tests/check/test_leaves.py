@@ -23,7 +23,8 @@ def names(fn, *args, **kwargs):
 def test_names_are_paths():
     f = lambda grads, xs, p, b, *rest, k=0, **more: None
     assert names(f, {"b": 1, "a": 2}, [3, (4,)], Pair(5, 6), Box(7, 8), 9, k=10, z=11) == [
-        "grads['a']", "grads['b']", "xs[0]", "xs[1][0]", "p.first", "p.second", "b.inside", "b.beside", "rest[0]", "k", "z",
+        "grads['a']", "grads['b']", "xs[0]", "xs[1][0]", "p.first", "p.second", "b.inside", "b.beside",
+        "rest[0]", "k", "z",
     ]  # fmt: skip
 
 

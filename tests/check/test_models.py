@@ -19,12 +19,26 @@ def stateless(*shape):
     return tf.random.stateless_normal(shape, (5, 6))
 
 
-MODELS = {
-    "convolutions": lambda: ([L.Input((8, 8, 2)), L.Conv2D(4, 3, activation="relu"), L.BatchNormalization(), L.Flatten(), L.Dropout(0.5), L.Dense(3)], stateless(3, 8, 8, 2)),
-    "dense": lambda: ([L.Input((20,)), L.Dense(30, activation="gelu"), L.LayerNormalization(), L.Dense(2, activation="softmax")], stateless(5, 20)),
-    "recurrent": lambda: ([L.Input((6, 4)), L.LSTM(5), L.Dense(2)], stateless(3, 6, 4)),
-    "embedding": lambda: ([L.Input((5,), dtype="int32"), L.Embedding(9, 4), L.GlobalAveragePooling1D(), L.Dense(2)], tf.constant([[1, 2, 3, 1, 1], [0, 8, 2, 2, 4]])),
-}  # fmt: skip
+def convolutions():
+    start = [L.Input((8, 8, 2)), L.Conv2D(4, 3, activation="relu"), L.BatchNormalization()]
+    return [*start, L.Flatten(), L.Dropout(0.5), L.Dense(3)], stateless(3, 8, 8, 2)
+
+
+def dense():
+    start = [L.Input((20,)), L.Dense(30, activation="gelu"), L.LayerNormalization()]
+    return [*start, L.Dense(2, activation="softmax")], stateless(5, 20)
+
+
+def recurrent():
+    return [L.Input((6, 4)), L.LSTM(5), L.Dense(2)], stateless(3, 6, 4)
+
+
+def embedding():
+    layers = [L.Input((5,), dtype="int32"), L.Embedding(9, 4), L.GlobalAveragePooling1D(), L.Dense(2)]
+    return layers, tf.constant([[1, 2, 3, 1, 1], [0, 8, 2, 2, 4]])
+
+
+MODELS = {f.__name__: f for f in (convolutions, dense, recurrent, embedding)}
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -45,10 +45,17 @@ def test_an_unknown_mode_lists_the_known_ones():
 
 
 def test_a_rule_that_cannot_be_traced():
-    rule = gw.custom_gradient(lambda x: (x * x, lambda up: up * tf.constant(2.0 * x.numpy())))
-    assert gw.check(rule, X).ok
-    report = gw.check(rule, X, modes=("eager", "function"))
+    pair = lambda x: (x * x, lambda up: up * tf.constant(2.0 * x.numpy()))
+    assert gw.check(custom(pair), X).ok
+    report = gw.check(custom(pair), X, modes=("eager", "function"))
     assert report.labels == ["mode"] and report.modes == {"eager": "right", "function": "wrong"}
+
+
+def test_a_rule_that_refuses_a_mode_by_name():
+    rule = gw.custom_gradient(lambda x: (x * x, lambda up: up * tf.constant(2.0 * x.numpy())))
+    report = gw.check(rule, X, modes=("eager", "function"))
+    assert report.ok and report.modes == {"eager": "right", "function": "refused"}
+    assert any(note.label == "mode" and "traced" in note.message for note in report.notes)
 
 
 def test_a_rule_that_differs_when_traced():

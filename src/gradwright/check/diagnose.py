@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gradwright.check.case import Case
+from gradwright.check.case import Case, Known
 from gradwright.check.hypotheses.base import Candidate, Finding
 from gradwright.check.hypotheses.conjugate import conjugated
 from gradwright.check.hypotheses.order import exchanged, rearranged, shuffled
@@ -87,6 +87,6 @@ def _where(case: Case) -> str:
     due, got = case.expected, case.got
     if due is None or got is None or got.size < 2:
         return ""
-    bad = np.abs(got - due) > 1e-6 * np.abs(due) + 1e-9 * np.max(np.abs(due))
+    bad = np.abs(got - due) > (case.due.bound if isinstance(case.due, Known) else 0.0)
     count = int(np.count_nonzero(bad))
     return f" in {count} of {bad.size} elements" if 0 < count < bad.size else ""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gradwright.check.examine import Examination
     from gradwright.check.sample import Sample
 
-LOSS = 0.05
+LOSS = 0.01
 LIMITS = {"float16": 65504.0, "float32": 3.4e38, "bfloat16": 3.3e38, "complex64": 3.4e38}
 
 
@@ -21,6 +21,7 @@ def in_own_precision(examination: Examination, native: Sample, precise: Sample) 
     faults: list[Fault] = []
     if precise.expected is None or not examination.bench.precise_rule or examination.bench.native_eps < 1e-12:
         return faults
+    loss = max(LOSS, 64 * examination.bench.native_eps)
     for i, leaf in enumerate(examination.subject.leaves):
         got, due = native.answer.gradients[i], precise.expected[i]
         if got is None or due is None or not precise.comparisons[i].right:
@@ -28,10 +29,10 @@ def in_own_precision(examination: Examination, native: Sample, precise: Sample) 
         lost = ~np.isfinite(got) & np.isfinite(due) & (np.abs(due) < LIMITS.get(leaf.dtype, np.inf))
         if lost.any() and np.isfinite(precise.answer.gradients[i]).all():
             faults.append(_not_finite(examination, leaf.name, leaf.dtype, lost, due))
-        elif np.linalg.norm((got - due).ravel()) > LOSS * np.linalg.norm(due.ravel()) and not lost.any():
+        elif np.linalg.norm((got - due).ravel()) > loss * np.linalg.norm(due.ravel()) and not lost.any():
             said = f"the gradient of `{leaf.name}` loses its digits in {leaf.dtype}: right in float64, off by "
             share = np.linalg.norm((got - due).ravel()) / np.linalg.norm(due.ravel())
-            examination.report.notes.append(Fault("precision", leaf.name, f"{said}{share:.0%} here"))
+            examination.report.notes.append(Fault("precision", leaf.name, f"{said}{share:.1%} here"))
     return faults
 
 

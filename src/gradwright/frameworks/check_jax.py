@@ -26,7 +26,7 @@ class Jax(NumPy):
         """Whether a value can be a differentiable input."""
         import jax
 
-        return isinstance(value, (jax.Array, np.ndarray))
+        return super().is_tensor(value) or isinstance(value, jax.Array)
 
     def dtype(self, value: Any) -> str:
         """The dtype's plain name."""

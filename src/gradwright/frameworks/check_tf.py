@@ -19,7 +19,9 @@ class TensorFlow(NumPy):
         """Whether a value can be a differentiable input."""
         import tensorflow as tf
 
-        return isinstance(value, (tf.Tensor, tf.Variable, tf.RaggedTensor, np.ndarray)) or _is_keras_variable(value)
+        return super().is_tensor(value) or (
+            isinstance(value, (tf.Tensor, tf.Variable, tf.RaggedTensor)) or _is_keras_variable(value)
+        )
 
     def dtype(self, value: Any) -> str:
         """The dtype's plain name: `float32`, `bfloat16`, `complex64`."""

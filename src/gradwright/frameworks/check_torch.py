@@ -22,7 +22,7 @@ class Torch(NumPy):
         """Whether a value can be a differentiable input."""
         import torch
 
-        return isinstance(value, (torch.Tensor, np.ndarray))
+        return super().is_tensor(value) or isinstance(value, torch.Tensor)
 
     def dtype(self, value: Any) -> str:
         """The dtype's plain name."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from gradwright.check.case import Case
@@ -51,11 +53,11 @@ def coarse_format(got: np.ndarray | None, due: np.ndarray | None, eps: float) ->
     if np.count_nonzero(live) < 2:
         return None
     relative = ((got - due)[live] / due[live]).real
-    for form, floor in FORMATS.items():
+    # What is rounded may be a factor or the input, so small elements carry the usual size's errors.
+    usual = 0.2 * float(np.sqrt(np.mean(np.abs(due) ** 2)))
+    for roundings, (form, floor) in itertools.product((2, 6), FORMATS.items()):
         unit = epsilon(form)
-        # What is rounded may be a factor or the input, so small elements carry the usual size's errors.
-        usual = 0.2 * float(np.sqrt(np.mean(np.abs(due) ** 2)))
-        within = np.all(np.abs(got - due) <= 6 * unit * (np.abs(due) + usual) + floor)
+        within = np.all(np.abs(got - due) <= roundings * unit * (np.abs(due) + usual) + floor)
         scattered = np.mean(np.abs(relative) > unit / 100) > 0.3 and np.ptp(relative) > 0.3 * np.max(np.abs(relative))
         if unit > 4 * eps and within and scattered:
             return form
