@@ -57,28 +57,36 @@ def kept(once: Callable[[], Any], values: dict[str, Any]) -> tuple[Any, Callable
 def again(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], values: dict[str, Any], memory: Memory
 ) -> Callable[..., Any]:
-    """The grad that runs a function a second time, with what the first run drew."""
-    whole = (list(args), dict(kwargs))
+    """The grad that runs a function a second time, with what the first run drew; and its pushforward."""
+    leaves, spec = tree.flatten((list(args), dict(kwargs)), is_tensor)
+    places = [i for i, leaf in enumerate(leaves) if is_float(leaf)]
+    tensors = [i for i, leaf in enumerate(leaves) if is_tensor(leaf)]
 
-    def run(change: Callable[[list[Any]], list[Any]]) -> tuple[list[Any], Callable[[], list[Any]]]:
-        leaves, spec = tree.flatten(whole, is_tensor)
-        places = [i for i, leaf in enumerate(leaves) if is_float(leaf)]
-        inputs = change([tf.convert_to_tensor(leaves[i]) for i in places])
+    def second(inputs: list[Any]) -> Any:
+        every = list(leaves)
         for place, value in zip(places, inputs, strict=True):
-            leaves[place] = value
-        positional, keywords = tree.unflatten(spec, leaves)
-        return inputs, lambda: float_leaves(replay(lambda: function(*positional, **keywords), memory))
+            every[place] = value
+        positional, keywords = tree.unflatten(spec, every)
+        return replay(lambda: function(*positional, **keywords), memory)
 
     def grad(*upstreams: Any, variables: Any = None) -> Any:
         ups = float_leaves(list(upstreams))
-        inputs, second = run(lambda leaves: after(ups, leaves))
+        inputs = after(ups, [tf.convert_to_tensor(leaves[i]) for i in places])
         with recording(), tf.GradientTape() as tape:
             tape.watch(inputs)
-            outputs = second()
+            outputs = float_leaves(second(inputs))
         pulled = tape.gradient(outputs, [*inputs, *(variables or [])], output_gradients=ups)
         gradients = by_name(values, pulled)
         return (gradients, pulled[len(inputs) :]) if variables else gradients
 
+    def jvp(*tangents: Any) -> list[Any]:
+        arrived = dict(zip(tensors, tree.flatten(list(tangents), is_tensor)[0], strict=True))
+        inputs = [tf.convert_to_tensor(leaves[i]) for i in places]
+        with recording(), tf.autodiff.ForwardAccumulator(inputs, [arrived[i] for i in places]) as accumulator:
+            outputs = tree.flatten(second(inputs), is_tensor)[0]
+        return [accumulator.jvp(tf.convert_to_tensor(y)) if is_float(y) else None for y in outputs]
+
+    grad.jvp = jvp  # type: ignore[attr-defined]
     return grad
 
 
