@@ -132,6 +132,8 @@ class TensorFlow:
 
     def space(self, value: Any) -> Space:
         """The facts about a tensor that a gradient must fit."""
+        if isinstance(value, tf.Tensor):
+            return Space(static_shape(value), value.dtype.name)
         if isinstance(value, np.ndarray | np.generic | int | float | complex | list):
             value = np.asarray(value)
             return Space(value.shape, value.dtype.name)

@@ -110,7 +110,7 @@ def explained(error: Exception, pullback: Pullback) -> Exception:
 def trace(function: Callable[[list[Any]], list[Any]], like: list[Any], name: str) -> Lifted:
     """Trace a function of flat tensors into a graph of its own."""
     inner = private.FuncGraph(name)
-    inner.deliveries = []
+    inner.deliveries, inner.refusal_in_loops = [], None
     effects = private.SideEffects(inner)
     with inner.as_default():
         places = [private.placeholder(tensor.dtype.base_dtype, tensor.shape) for tensor in like]
@@ -119,6 +119,11 @@ def trace(function: Callable[[list[Any]], list[Any]], like: list[Any], name: str
         except Exception as error:
             return Lifted(None, [], [], error)
         must_run = effects.settle()
+        if must_run:
+            # Where the call is inlined, only what its results depend on is run.
+            with tf.control_dependencies(must_run):
+                template = [g if g is None else tf.nest.map_structure(tf.identity, g, expand_composites=True)
+                            for g in template]  # fmt: skip
     flat = [t for t in tf.nest.flatten(template, expand_composites=True) if t is not None]
     captured, internal = list(inner.external_captures), list(inner.internal_captures)
     unforced = None

@@ -35,7 +35,7 @@ def write(emission: Any, graph: Any, op: Any) -> None:
         name = lifted.function.name
         value = attr_value_pb2.AttrValue(func=attr_value_pb2.NameAttrList(name=name))
         private.set_attribute(op, attribute, value)
-    private.set_attribute(op, LAYOUT, attr_value_pb2.AttrValue(s=json.dumps(layout(emission)).encode()))
+    private.set_attribute(op, LAYOUT, attr_value_pb2.AttrValue(s=json.dumps(layout(emission), separators=(",", ":")).encode()))
 
 
 def layout(emission: Any) -> dict[str, Any]:
