@@ -507,3 +507,23 @@ def test_fit_and_open():
     close(call.pull([torch.ones(2)]).gradients[0], 3 * X**2)
     close(cube.forward(X), X**3)
     assert cube.forward(leaf(X)).grad_fn is not None
+
+
+def test_tensors_inside_wrappers_are_found():
+    class Wrapper:
+        """Like the variables of Keras: torch functions take it, and unwrap it where no mode looks."""
+
+        def __init__(self, tensor):
+            self.tensor = tensor
+
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return func(*(a.tensor if isinstance(a, cls) else a for a in args), **(kwargs or {}))
+
+    hidden = Wrapper(leaf([2.0, 3.0]))
+    silent = gw.custom_gradient(name="silent")(lambda x: (x * hidden, lambda up: up * hidden))
+    refused(gw.VariablesError, lambda: silent(leaf(X)).sum().backward(), "rule `silent`", "tensor of shape (2,)")
+    answered = gw.custom_gradient(lambda x: (x * hidden, lambda up: (up * hidden, [up * x])))
+    x = leaf(X)
+    answered(x).sum().backward()
+    close(hidden.tensor.grad, X)

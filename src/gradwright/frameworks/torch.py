@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,9 +14,10 @@ from gradwright.fit import AtRunTime
 from gradwright.frameworks import torch_private as private
 from gradwright.frameworks import torch_reads
 from gradwright.frameworks.base import plan_in_words
+from gradwright.frameworks.torch_reads import is_keras_variable
 from gradwright.outputs import Outputs
 from gradwright.rule import Fitted, Rule
-from gradwright.signature import Bound
+from gradwright.signature import Bound, Slot
 from gradwright.space import Space, kind_of
 
 WORDS = {"tf.transpose(g)": "g.T", "tf.transpose(g,": "torch.permute(g,", "tf.": "torch."}
@@ -31,12 +31,6 @@ def dtype_name(dtype: Any) -> str:
 def dtype_of(name: str) -> Any:
     """The dtype of a plain name."""
     return getattr(torch, name)
-
-
-def is_keras_variable(value: Any) -> bool:
-    """Whether a value is a Keras variable, which wraps a parameter."""
-    found = getattr(sys.modules.get("keras"), "Variable", None)
-    return found is not None and isinstance(value, found)
 
 
 class Torch:
@@ -140,7 +134,7 @@ class Torch:
         if owner is not self:
             rule._seam = None
             return owner.call(rule, args, kwargs)
-        bound = rule.bind(args, kwargs, self)
+        bound = plain(rule, args) if rule.simple == len(args) and not kwargs else rule.bind(args, kwargs, self)
         output, grad, reads = torch_reads.run(rule, bound)
         outputs = Outputs(output, self)
         if not torch.is_grad_enabled() and not private.dual():
@@ -165,6 +159,15 @@ class Torch:
             return inputs, own.gradients(list(variables), list(torch_reads.tensors_in(list(upstreams))))
 
         return output, with_variables
+
+
+def plain(rule: Rule, args: tuple[Any, ...]) -> Bound:
+    """Bind a call with one tensor in each place: what `Rule.bind` does, with less to look at."""
+    if not all(isinstance(arg, torch.Tensor) for arg in args):
+        return rule.bind(args, {}, seam)
+    return Bound(
+        args, {}, [Slot(name, arg, [arg], None, [0]) for name, arg in zip(rule.signature.names, args, strict=True)]
+    )
 
 
 class Native:

@@ -54,7 +54,8 @@ class Record:
         index = {id(t): i for i, t in enumerate(captured)}
         self.captured = {id(v): index[id(v)] for v in pullback.reads if id(v) in index}
         self.pullback = pullback
-        pullback.grad = walk.put(pullback.grad, lambda tensor: Held(index[id(tensor)]))
+        if captured:
+            pullback.grad = walk.put(pullback.grad, lambda tensor: Held(index[id(tensor)]))
         self.tensors = [*inputs, *residuals]
         self.handed, self.inputs, self.residuals = 0, len(inputs), len(residuals)
         self.dead = [i for i, space in enumerate(pullback.output_spaces) if space.kind == "none"]
@@ -71,12 +72,14 @@ class Record:
         tensors, self.tensors = self.tensors, []
         if private.transformed():
             self.handed = len(outputs)
-            return Call.apply(self, *outputs, *tensors)
+            return TransformedCall.apply(self, *outputs, *tensors)
         self.outputs = outputs
         return Call.apply(self, *tensors)
 
     def filled(self, saved: Any) -> Pullback:
         """The pullback with these tensors in its grad."""
+        if not self.saved:
+            return self.pullback
         made = copy.copy(self.pullback)
         made.grad = _HELD.put(made.grad, lambda held: saved[held.index])
         # Under a transform, what grad has captured is another object than what the forward read; keys must still meet.
@@ -104,29 +107,25 @@ def autocasting(state: tuple[str, bool, Any]) -> Any:
         yield
 
 
+def keep(ctx: Any, record: Record, given: Any, output: Any) -> None:
+    """Let torch save what the rule's grad has captured."""
+    ctx.record = record
+    saved = [given[place] if is_input else output[place] for is_input, place in record.saved]
+    ctx.save_for_backward(*saved)
+    ctx.save_for_forward(*saved)
+    if record.dead:
+        ctx.mark_non_differentiable(*(output[i] for i in record.dead))
+
+
 class Call(torch.autograd.Function):
     """Hands the outputs through; its derivative is the rule's."""
 
-    generate_vmap_rule = True
-
     @staticmethod
-    def forward(record: Record, *tensors: Any) -> Any:
+    def forward(ctx: Any, record: Record, *tensors: Any) -> Any:
         """Give the outputs that the rule's forward has made."""
-        if record.handed:
-            return tuple(t.clone() for t in tensors[: record.handed])
-        outputs, record.outputs = record.outputs, []
-        return tuple(outputs)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        """Let torch save what the rule's grad has captured."""
-        record, *tensors = inputs
-        ctx.record = record
-        given = tensors[record.handed :]
-        saved = [given[place] if is_input else output[place] for is_input, place in record.saved]
-        ctx.save_for_backward(*saved)
-        ctx.save_for_forward(*saved)
-        ctx.mark_non_differentiable(*(output[i] for i in record.dead))
+        outputs, record.outputs = tuple(record.outputs), []
+        keep(ctx, record, tensors, outputs)
+        return outputs
 
     @staticmethod
     def backward(ctx: Any, *upstreams: Any) -> Any:
@@ -144,6 +143,25 @@ class Call(torch.autograd.Function):
         with autocasting(record.autocast), private.forward_mode_on():
             saved = [private.without_tangent(tensor) for tensor in ctx.saved_tensors]
             return tuple(torch_forward.push(record.filled(saved), given, record.devices))
+
+
+class TransformedCall(torch.autograd.Function):
+    """The same for torch.func, which wants forward and context apart; that takes torch ten times as long."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(record: Record, *tensors: Any) -> Any:
+        """Give the outputs that were handed in."""
+        return tuple(t.clone() for t in tensors[: record.handed])
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Let torch save what the rule's grad has captured."""
+        keep(ctx, inputs[0], inputs[1 + inputs[0].handed :], output)
+
+    backward = staticmethod(Call.backward)
+    jvp = staticmethod(Call.jvp)
 
 
 def record(rule: Rule, bound: Bound, outputs: Outputs, grad: Any, reads: list[Any]) -> Any:

@@ -31,6 +31,26 @@ def recorded_since(tensor: Any, start: int | None) -> bool:
     return start is not None and number is not None and number() >= start
 
 
+def leaves_since(outputs: list[Any], start: int | None) -> list[Any]:
+    """The leaf tensors that outputs were computed from by operations recorded after a moment.
+
+    What a wrapper of tensors does inside itself no TorchFunctionMode sees; torch's record has it.
+    """
+    if start is None or transformed():
+        return []
+    found, seen, waiting = [], set(), [t.grad_fn for t in outputs if t.grad_fn is not None]
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            found.append(node.variable)
+        elif node._sequence_nr() >= start:
+            waiting.extend(after for after, _ in reversed(node.next_functions) if after is not None)
+    return found
+
+
 def bare(tensor: Any) -> Any:
     """The plain tensor behind the wrappers of torch.func, batch axes and all."""
     functorch = torch._C._functorch

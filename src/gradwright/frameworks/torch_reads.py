@@ -5,6 +5,7 @@ torch has no watcher of variables, so every call of a torch function in the forw
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -17,6 +18,13 @@ from torch.utils.weak import WeakIdKeyDictionary
 from gradwright.frameworks import torch_private as private
 from gradwright.frameworks.closures import Walk
 from gradwright.rule import Rule
+
+
+def is_keras_variable(value: Any) -> bool:
+    """Whether a value is a Keras variable, which wraps a parameter."""
+    found = getattr(sys.modules.get("keras"), "Variable", None)
+    return found is not None and isinstance(value, found)
+
 
 # To detach is to say that no gradient is wanted.
 _DETACHING = frozenset({torch.Tensor.detach, torch.Tensor.data.__get__, torch.Tensor.requires_grad_})  # type: ignore[attr-defined]
@@ -81,9 +89,11 @@ def made_by_rule(tensors: list[Any]) -> None:
 
 
 def tensors_in(value: Any) -> Iterator[Any]:
-    """The tensors in nested lists, tuples and dicts."""
+    """The tensors in nested lists, tuples and dicts, and behind the variables of Keras."""
     if isinstance(value, torch.Tensor):
         yield value
+    elif is_keras_variable(value):
+        yield value.value
     elif isinstance(value, list | tuple):
         for child in value:
             yield from tensors_in(child)
@@ -96,6 +106,8 @@ def run(rule: Rule, bound: Any) -> tuple[Any, Callable[..., Any], list[Any]]:
     with Reads(bound.tensors()) as reads:
         result = rule.pair(*bound.args, **bound.kwargs)
     output, grad = rule.unpack(result)
+    for tensor in private.leaves_since(list(tensors_in(output)), reads.start):
+        reads.see(tensor)
     for outer in _thread.open:
         for tensor in reads.found:
             outer.see(tensor)
