@@ -187,7 +187,7 @@ def put_recorded(emission: Emission, graph: Any, tensors: list[Any]) -> list[Any
         return emission.pull(op_inputs, op_outputs, list(upstreams))
 
     pushforward = functools.partial(tf_forward.in_graph, emission, op_inputs, op_outputs)
-    recorded = tensors[outs : outs + inputs]
+    recorded = [private.outside_of(graph, t) if t.dtype == tf.resource else t for t in tensors[outs : outs + inputs]]
     private.record_operation(emission.pullback.rule.name, op_outputs[:outs], recorded, backward, pushforward)
     return op_outputs
 
@@ -203,6 +203,11 @@ def put_op(emission: Any, graph: Any, tensors: list[Any]) -> list[Any]:
 
 # The emissions that are alive, by the name of their gradient.
 _live: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
+
+
+def emissions() -> list[Any]:
+    """What stands in the graphs that are alive."""
+    return list(_live.values())
 
 
 def live(op: Any) -> Emission | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from gradwright.frameworks import tf_lift, tf_observe_pfor, tf_retrace
+from gradwright.frameworks import tf_graph, tf_lift, tf_observe_pfor, tf_retrace
 from gradwright.frameworks import tf_private as private
 from gradwright.frameworks.tf_observe_line import Line, emit_to_queue
 from gradwright.frameworks.tf_observe_site import Site, replica
@@ -120,3 +120,9 @@ class TensorFlowReader:
         with hub.lock:
             for line in list(self.lines.values()):
                 line.drain(hub)
+
+
+def rules_in_unwatched_functions() -> list[Any]:
+    """The rules of the living functions that were traced while nobody watched."""
+    emissions = [e for e in tf_graph.emissions() if isinstance(e, tf_graph.Emission)]
+    return [e.pullback.rule for e in emissions if getattr(e.lifted, "unforced", e) is None]

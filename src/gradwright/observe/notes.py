@@ -26,19 +26,14 @@ def traced_before(log: Any) -> list[str]:
     """Rules that stand in functions traced without a watcher, and gave no record."""
     if "tensorflow" not in sys.modules or "tensorflow" not in hub.readers:
         return []
-    from gradwright.frameworks.tf_graph import _live
+    from gradwright.frameworks.tf_observe import rules_in_unwatched_functions
 
     met = {(record.rule, record.where) for record in log._records}
-    silent = {}
-    for emission in list(_live.values()):
-        rule = getattr(getattr(emission, "pullback", None), "rule", None)
-        if rule is None or (rule.name, rule.where) in met or not log.wish.accepts(rule):
-            continue
-        if emission.lifted.unforced is None:
-            silent[rule.name, rule.where] = None
+    silent = {(rule.name, rule.where): None for rule in rules_in_unwatched_functions() if log.wish.accepts(rule)}
     return [
         f"no backward of `{name}` ({where}) was seen; it stands in a function traced before this log was open. "
         "A tf.function is traced anew while a log is open, a concrete function or a loaded model is not: "
         "make it inside the log"
         for name, where in silent
+        if (name, where) not in met
     ]
