@@ -105,6 +105,20 @@ class Call:
         values += [None for value in self.kwargs.values() if _holds_tensor(value)]
         return values[0] if len(values) == 1 else values
 
+    def arranger(self) -> Callable[[Any], Any]:
+        """A function that drops, from gradients with one a positional argument, those of static arguments."""
+        holds = [_holds_tensor(a) for a in self.args]
+        constants = [None for value in self.kwargs.values() if _holds_tensor(value)]
+
+        def arranged(returned: Any) -> Any:
+            if not isinstance(returned, tuple | list) or hasattr(returned, "_fields") or len(returned) != len(holds):
+                return returned
+            if any(g is not None and not held for g, held in zip(returned, holds, strict=True)):
+                return returned
+            return [g for g, held in zip(returned, holds, strict=True) if held] + constants
+
+        return arranged if constants or not all(holds) else lambda returned: returned
+
     def pushforward(self, jvp: Callable[..., Any]) -> Callable[..., Any]:
         """A function of one tangent a tensor argument, by the user's `jvp(primals, tangents)`."""
         args, kwargs, own = self.args, self.kwargs, [i for i, a in enumerate(self.args) if _holds_tensor(a)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, overload
 
-from gradwright.errors import ArgumentError, GradwrightError, compose
+from gradwright.errors import ArgumentError, Fault, GradwrightError, compose
 from gradwright.forms.calls import Call, Form, place_of_first, settled
 from gradwright.rule import Options, describe
 
@@ -58,7 +58,7 @@ class DefinedRule(Form):
         push = call.pushforward(self.jvp) if self.jvp else None
         if self.fwd and self.bwd:
             output, residuals = self._forwarded(self.fwd(*call.args, **call.kwargs))
-            grad = reverse(self.bwd, residuals, output)
+            grad = reverse(self.bwd, residuals, output, call, self.refuse)
         else:
             output = self.function(*call.args, **call.kwargs)
             grad = call.transpose(push)
@@ -73,19 +73,31 @@ class DefinedRule(Form):
         raise GradwrightError(compose(self.name, place_of_first([self.fwd]), fact, "return output, (x, ...)"))
 
 
-def reverse(bwd: Callable[..., Any], residuals: Any, output: Any) -> Callable[..., Any]:
+def reverse(
+    bwd: Callable[..., Any], residuals: Any, output: Any, call: Call, refuse: Callable[[Fault], Exception]
+) -> Callable[..., Any]:
     """The grad of a call: it hands bwd its residuals, and an upstream that is shaped like the output."""
     kind = type(output) if isinstance(output, tuple | list) else None
-    del output
+    arranged = call.arranger()
+    del output, call
 
     def whole(upstreams: tuple[Any, ...]) -> Any:
         if kind is None:
             return upstreams[0]
         return kind(*upstreams) if hasattr(kind, "_fields") else kind(upstreams)
 
+    def run(upstreams: tuple[Any, ...], **known: Any) -> Any:
+        try:
+            returned = settled(bwd(residuals, whole(upstreams), **known))
+        except Fault as fault:
+            raise refuse(fault) from None
+        if known.get("variables") and isinstance(returned, tuple | list) and len(returned) == 2:
+            return arranged(returned[0]), returned[1]
+        return arranged(returned)
+
     if takes_variables(bwd):
-        return lambda *upstreams, variables=(): settled(bwd(residuals, whole(upstreams), variables=variables))
-    return lambda *upstreams: settled(bwd(residuals, whole(upstreams)))
+        return lambda *upstreams, variables=(): run(upstreams, variables=variables)
+    return lambda *upstreams: run(upstreams)
 
 
 def takes_variables(bwd: Callable[..., Any]) -> bool:

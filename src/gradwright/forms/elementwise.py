@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gradwright.errors import ArgumentError
+from gradwright.errors import ArgumentError, Fault
 from gradwright.forms.calls import Form, named_values, signature_of
 from gradwright.forms.partials import Partials
 from gradwright.rule import Options, Rule
@@ -53,13 +53,15 @@ def elementwise(
     def pair(*args: Any, **kwargs: Any) -> Any:
         out = f(*args, **kwargs)
         values = tuple(named_values(signature, args, kwargs).values()) if kwargs else args
-        return out, pullback(values, written, out)
+        return out, pullback(values, written, out, made.refuse)
 
-    options = Options(surrogate=surrogate, example=example, name=name)
-    return Form(pair, f, options, written.written)
+    made = Form(pair, f, Options(surrogate=surrogate, example=example, name=name), written.written)
+    return made
 
 
-def pullback(values: tuple[Any, ...], partials: Partials, out: Any) -> Callable[..., Any]:
+def pullback(
+    values: tuple[Any, ...], partials: Partials, out: Any, refuse: Callable[[Fault], Exception]
+) -> Callable[..., Any]:
     """The grad of one call. It keeps the arguments and the output only as far as the partials use them."""
     count = len(values)
     dtypes = [getattr(value, "dtype", None) for value in values]
@@ -68,17 +70,21 @@ def pullback(values: tuple[Any, ...], partials: Partials, out: Any) -> Callable[
     shape = backend_of(out).shape(out) if count > 1 else None
     del values, out
 
+    def slopes_here() -> list[Any]:
+        try:
+            return partials.all_at(args, kept, count, dtypes)
+        except Fault as fault:
+            raise refuse(fault) from None
+
     def grad(upstream: Any) -> Any:
-        b = backend_of(upstream)
-        slopes = partials.all_at(args, kept, count, dtypes)
+        b, slopes = backend_of(upstream), slopes_here()
         tensors = [p for p, dtype in zip(slopes, dtypes, strict=True) if dtype is not None]
         gradients = [None if p is None else upstream * b.conjugate(p) for p in tensors]
         return gradients[0] if len(gradients) == 1 else gradients
 
     def jvp(*tangents: Any) -> Any:
-        slopes = partials.all_at(args, kept, count, dtypes)
         arrived = iter(tangents)
-        parts = [(next(arrived), p) for p, dtype in zip(slopes, dtypes, strict=True) if dtype is not None]
+        parts = [(next(arrived), p) for p, dtype in zip(slopes_here(), dtypes, strict=True) if dtype is not None]
         terms = [tangent * p for tangent, p in parts if p is not None and tangent is not None]
         total = sum(terms[1:], terms[0]) if terms else None
         return total if total is None or shape is None else backend_of(total).broadcast_to(total, shape)

@@ -77,7 +77,7 @@ class LinearRule(Form):
         return output, self._pullback(call)
 
     def _pullback(self, call: Call) -> Callable[..., Any]:
-        function, adjoint = self.function, self.adjoint
+        function, adjoint, refuse = self.function, self.adjoint, self.refuse
         b = backend_of(*(call.leaves[i] for i in call.tensors))
         sizes = [(b.shape(call.leaves[i]), call.leaves[i].dtype) for i in call.floats]
         empty = [None if i in call.floats else leaf for i, leaf in enumerate(call.leaves)]
@@ -92,7 +92,7 @@ class LinearRule(Form):
             found = b.transposed(push, zeros, tree.flatten(list(upstreams), is_leaf)[0])
             if all(g is None for g in found):
                 fact = "the framework finds no gradient through it"
-                raise Fault(ModeError, fact, "gw.linear(f, adjoint=lambda upstream: ...)")
+                raise refuse(Fault(ModeError, fact, "gw.linear(f, adjoint=lambda upstream: ...)"))
             return call.by_argument(call.floats, [z if g is None else g for g, z in zip(found, zeros, strict=True)])
 
         def grad(*upstreams: Any, variables: Any = None) -> Any:

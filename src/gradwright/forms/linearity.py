@@ -54,12 +54,12 @@ class Linearity:
         zero, first, second = run([0 * v for v in one]), run(one), run(two)
         if any(np.any(z != 0) for z in zero):
             return "it does not map zero to zero"
-        both = run([2.5 * v + w for v, w in zip(one, two, strict=True)])
+        both = run([w - 2.5 * v for v, w in zip(one, two, strict=True)])
         tolerance = max(TOLERANCE.get(n, 1e-3) for n in names)
         for got, a, c in zip(both, first, second, strict=True):
             scale = max(np.max(np.abs(v), initial=0.0) for v in (got, a, c))
-            if np.max(np.abs(got - (2.5 * a + c)), initial=0.0) > tolerance * scale:
-                return "f(2.5 x + y) differs from 2.5 f(x) + f(y)"
+            if np.max(np.abs(got - (c - 2.5 * a)), initial=0.0) > tolerance * scale:
+                return "f(y - 2.5 x) differs from f(y) - 2.5 f(x)"
         return None
 
 

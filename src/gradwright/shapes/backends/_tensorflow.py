@@ -235,7 +235,8 @@ def transposed(push, tangents, upstreams):
     pairs = [(p, u) for p, u in zip(pushed, upstreams, strict=True) if tf.is_tensor(p) and u is not None]
     if not pairs:
         return [None] * len(tangents)
-    return tape.gradient([p for p, _ in pairs], tangents, output_gradients=[u for _, u in pairs])
+    pulled = tape.gradient([p for p, _ in pairs], tangents, output_gradients=[u for _, u in pairs])
+    return [None if g is None else tf.convert_to_tensor(g) for g in pulled]
 
 
 def gradients_of(function, variables, upstreams):
