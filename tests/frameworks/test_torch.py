@@ -16,6 +16,7 @@ from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vmap
 
 import gradwright as gw  # noqa: E402
 from gradwright import events  # noqa: E402
+from gradwright.frameworks import torch_private  # noqa: E402
 
 X = torch.tensor([0.5, 1.0])
 
@@ -527,3 +528,43 @@ def test_tensors_inside_wrappers_are_found():
     x = leaf(X)
     answered(x).sum().backward()
     close(hidden.tensor.grad, X)
+
+
+class TestWithoutPrivateNames:
+    """Each private name of torch may be gone; a rule then takes a longer way, or is refused by name.
+
+    torch itself needs two of the names, so for those the answer of our own function is taken away instead.
+    """
+
+    def works(self):
+        x, e = leaf(X), torch.exp(X)
+        derived = marked(x)
+        for factor in (3, 9):
+            (derived,) = torch.autograd.grad(derived.sum(), x, create_graph=True)
+            close(derived, factor * e)
+        close(vmap(grad(lambda x: marked(x).sum()))(X[None]), 3 * e[None])
+        with torch.no_grad():
+            close(marked(X), e)
+
+    def test_transforms_unknown(self, monkeypatch):
+        monkeypatch.setattr(torch_private, "transformed", lambda: True)
+        self.works()
+
+    def test_level_of_forward_mode_unknown(self, monkeypatch):
+        monkeypatch.delattr(forward_ad, "_current_level")
+        x = leaf(X)
+        marked(x).sum().backward()
+        close(x.grad, 3 * torch.exp(X))
+
+    def test_sequence_unknown(self, monkeypatch):
+        monkeypatch.delattr(torch._C._autograd, "_get_sequence_nr")
+        self.works()
+        w = leaf([2.0, 3.0])
+        rule = gw.custom_gradient(lambda x: (x * w, lambda up: (up * w, [up * x])))
+        rule(leaf(X)).sum().backward()
+        close(w.grad, X)
+
+    def test_forward_mode_cannot_be_switched(self, monkeypatch):
+        monkeypatch.setattr(torch_private, "forward_mode_on", lambda: None)
+        self.works()
+        refused(gw.ModeError, lambda: jvp(marked, (X,), (X,)), "rule `marked`", "nested forward mode")

@@ -138,9 +138,11 @@ class Call(torch.autograd.Function):
     @staticmethod
     def jvp(ctx: Any, _: Any, *tangents: Any) -> Any:
         """Push forward by the rule's own jvp or by the transpose of its pullback."""
-        record = ctx.record
+        record, forward_mode = ctx.record, private.forward_mode_on()
+        if forward_mode is None:
+            raise without_nesting(record.pullback.rule)
         given = list(tangents[record.handed : record.handed + record.inputs])
-        with autocasting(record.autocast), private.forward_mode_on():
+        with autocasting(record.autocast), forward_mode:
             saved = [private.without_tangent(tensor) for tensor in ctx.saved_tensors]
             return tuple(torch_forward.push(record.filled(saved), given, record.devices))
 
@@ -189,5 +191,17 @@ def without_python(rule: Rule) -> ModeError:
             rule.where,
             f"{what} cannot keep the gradient of a rule",
             f"for inference only: with torch.no_grad(): {what}(...)",
+        )
+    )
+
+
+def without_nesting(rule: Rule) -> ModeError:
+    """Refuse forward mode under torch.func where its nesting cannot be kept right."""
+    return ModeError(
+        compose(
+            rule.name,
+            rule.where,
+            "this version of torch lets no rule take part in nested forward mode of torch.func",
+            "use reverse mode (torch.func.grad, jacrev), or torch.autograd.forward_ad",
         )
     )

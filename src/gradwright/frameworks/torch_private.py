@@ -66,17 +66,15 @@ def outside_transforms() -> Any:
 
 
 def forward_mode_on() -> Any:
-    """A scope in which forward mode is on.
+    """A scope in which forward mode is on; None where torch cannot give it.
 
     torch turns it off inside the jvp of a Function; under torch.func a second forward derivative would then be zero
     without a word. Outside torch.func there is one level of forward mode only, and it must stay off.
     """
-    switch = getattr(torch.autograd.forward_ad, "_set_fwd_grad_enabled", None)
     if not transformed():
         return contextlib.nullcontext()
-    if switch is None:
-        raise NotImplementedError
-    return switch(True)
+    switch = getattr(torch.autograd.forward_ad, "_set_fwd_grad_enabled", None)
+    return None if switch is None else switch(True)
 
 
 def without_tangent(tensor: Any) -> Any:

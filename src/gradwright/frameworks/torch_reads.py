@@ -19,17 +19,16 @@ from gradwright.frameworks import torch_private as private
 from gradwright.frameworks.closures import Walk
 from gradwright.rule import Rule
 
+# To detach is to say that no gradient is wanted.
+_DETACHING = frozenset({torch.Tensor.detach, torch.Tensor.data.__get__, torch.Tensor.requires_grad_})  # type: ignore[attr-defined]
+# The rule that last read a tensor, by which its name is found when a message needs it.
+_readers: Any = WeakIdKeyDictionary()
+
 
 def is_keras_variable(value: Any) -> bool:
     """Whether a value is a Keras variable, which wraps a parameter."""
     found = getattr(sys.modules.get("keras"), "Variable", None)
     return found is not None and isinstance(value, found)
-
-
-# To detach is to say that no gradient is wanted.
-_DETACHING = frozenset({torch.Tensor.detach, torch.Tensor.data.__get__, torch.Tensor.requires_grad_})  # type: ignore[attr-defined]
-# The rule that last read a tensor, by which its name is found when a message needs it.
-_readers: Any = WeakIdKeyDictionary()
 
 
 class _Thread(threading.local):
