@@ -9,7 +9,11 @@ from typing import Any
 from gradwright.errors import Fault, VariablesError
 from gradwright.matching import listed
 
-FORM = "return input_gradients, [d_v for each variable in order of first use], or {v.ref(): d_v}"
+
+def form(seam: Any) -> str:
+    """The line to write, with a variable as a key as the framework has it."""
+    keyed = getattr(seam, "keyed", "{v.ref(): d_v}")
+    return f"return input_gradients, [d_v for each variable in order of first use], or {keyed}"
 
 
 def takes_variables(grad: Callable[..., Any]) -> bool:
@@ -82,7 +86,7 @@ def answers(answer: Any, variables: list[Any], reads: list[Any], seam: Any) -> l
         f"expected {len(variables)} variable gradient{'s' * (len(variables) != 1)}, for "
         f"{listed(names_of(variables, seam))} (the trainable variables that the forward read, in order of first use), "
         f"but received {len(answer)}",
-        FORM,
+        form(seam),
     )
 
 
@@ -97,13 +101,13 @@ def keyed(items: list[tuple[Any, Any, Any]], variables: list[Any], reads: list[A
     known = {id(v) for v in variables} | {id(v) for v in reads}
     for variable, gradient, key in items:
         if variable is None:
-            raise Fault(VariablesError, f"the key {key!r} of the variable gradients is no variable", FORM)
+            raise Fault(VariablesError, f"the key {key!r} of the variable gradients is no variable", form(seam))
         if id(variable) not in known and seam.is_trainable(variable):
             raise Fault(
                 VariablesError,
                 f"returned a gradient for `{seam.variable_name(variable)}`, which the forward did not read; "
                 f"it read {listed(names_of(variables, seam))}",
-                FORM,
+                form(seam),
             )
         chosen[id(variable)] = gradient
     missing = [v for v in variables if id(v) not in chosen]
@@ -118,7 +122,7 @@ def forgotten(variables: list[Any], seam: Any) -> Fault:
     return Fault(
         VariablesError,
         f"the forward reads {names}, but grad returns no gradient for {'it' if len(variables) == 1 else 'them'}",
-        f"{FORM}, as in: def grad(upstream, variables=None): return (input_gradients, variable_gradients); "
+        f"{form(seam)}, as in: def grad(upstream, variables=None): return (input_gradients, variable_gradients); "
         'or declare @gw.custom_gradient(variables="autodiff")',
     )
 

@@ -217,7 +217,7 @@ class TestCaptured:
         loss = self.affine(lambda p, up, x: up * p["w"])
         close(jit(grad(loss, 1))(self.PARAMS, 5.0), 2.0)
         for run in (grad(loss), jit(grad(loss)), grad(jit(loss))):
-            refused(gw.VariablesError, lambda run=run: run(self.PARAMS, 5.0), "rule `affine`", "`p['w']`", "`p['b']`")
+            refused(gw.VariablesError, lambda run=run: run(self.PARAMS, 5.0), "rule `affine`", "`p['w']`", "[(v, d_v)]")
 
     def test_autodiff(self):
         def loss(p, x):

@@ -231,7 +231,12 @@ class TestVariables:
         layer = torch.nn.Linear(2, 2)
         rule = gw.custom_gradient(name="dense")(lambda x: (layer(x), lambda up: up @ layer.weight))
         refused(
-            gw.VariablesError, lambda: rule(leaf(X)).sum().backward(), "rule `dense`", "`layer.weight`", "`layer.bias`"
+            gw.VariablesError,
+            lambda: rule(leaf(X)).sum().backward(),
+            "rule `dense`",
+            "`layer.weight`",
+            "`layer.bias`",
+            "{v: d_v}",
         )
         assert rule.open(X).variable_names == ["layer.weight", "layer.bias"]
         assert self.affine(None).open(X).variable_names == ["w", "v"]

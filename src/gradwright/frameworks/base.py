@@ -25,6 +25,8 @@ class Seam(Protocol):
     """What a framework must offer."""
 
     name: str
+    keyed: str
+    """How a rule answers by variable, as the repair in a message writes it; `{v.ref(): d_v}` where it is left out."""
 
     def is_leaf(self, value: Any) -> bool:
         """Whether a value stands for itself in a structure, although it may look like one: tensors and arrays."""

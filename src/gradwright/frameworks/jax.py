@@ -33,6 +33,7 @@ class Jax:
     """What the rest of gradwright may ask of JAX."""
 
     name = "jax"
+    keyed = "[(v, d_v)]"
 
     def is_leaf(self, value: Any) -> bool:
         """Whether a value is an array or tracer, and no structure."""

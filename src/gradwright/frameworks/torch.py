@@ -37,6 +37,7 @@ class Torch:
     """What the rest of gradwright may ask of PyTorch."""
 
     name = "torch"
+    keyed = "{v: d_v}"
 
     def is_leaf(self, value: Any) -> bool:
         """Whether a value is a tensor or array, and no structure."""
