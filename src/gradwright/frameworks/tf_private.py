@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
+import threading
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -27,11 +28,27 @@ def _private(owner: Any, name: str, fallback: Callable[..., Any]) -> Callable[..
     return getattr(owner, name, None) or fallback
 
 
+class _Stopped(threading.local):
+    """The public way to stop recording is a context manager; here it is as two functions."""
+
+    def __init__(self) -> None:
+        self.entered: list[Any] = []
+
+    def stop(self) -> None:
+        self.entered.append(record.stop_recording())
+        self.entered[-1].__enter__()
+
+    def restart(self) -> None:
+        self.entered.pop().__exit__(None, None, None)
+
+
+_stopped = _Stopped()
+
 # What the tapes of this thread watch: 0 nothing, 1 first order only, 2 a higher order is possible.
 possible_orders = _private(pywrap_tfe, "TFE_Py_TapeSetPossibleGradientTypes", lambda tensors: 2)
 no_tapes = _private(pywrap_tfe, "TFE_Py_TapeSetIsEmpty", lambda: False)
-stop_recording_now = _private(pywrap_tfe, "TFE_Py_TapeSetStopOnThread", lambda: None)
-restart_recording = _private(pywrap_tfe, "TFE_Py_TapeSetRestartOnThread", lambda: None)
+stop_recording_now = _private(pywrap_tfe, "TFE_Py_TapeSetStopOnThread", _stopped.stop)
+restart_recording = _private(pywrap_tfe, "TFE_Py_TapeSetRestartOnThread", _stopped.restart)
 recording_is_stopped = _private(pywrap_tfe, "TFE_Py_TapeSetIsStopped", lambda: False)
 record = record
 record_operation = _private(pywrap_tfe, "TFE_Py_TapeSetRecordOperation", record.record_operation)
@@ -116,12 +133,23 @@ def transposing_for_forward_mode() -> bool:
 
     Nothing but the call stack tells it from a second derivative; without the frame, no refusal is possible.
     """
-    frame = sys._getframe(1)
+    return _frame_named("_wrap_forward_function_with_jvps", "_jvp_helper") is not None
+
+
+def op_being_recorded() -> int | None:
+    """Which op TensorFlow is recording just now; a gradient asked for meanwhile is for that op's JVP."""
+    frame = _frame_named("record_gradient")
+    return None if frame is None else id(frame)
+
+
+def _frame_named(*names: str) -> Any:
+    """The nearest frame of the call stack with one of these names."""
+    frame = sys._getframe(2)
     while frame is not None:
-        if frame.f_code.co_name == "_wrap_forward_function_with_jvps":
-            return True
+        if frame.f_code.co_name in names:
+            return frame
         frame = frame.f_back
-    return False
+    return None
 
 
 def gradient_name(op: Any) -> str:
@@ -281,3 +309,11 @@ def placeholder(dtype: Any, shape: Any) -> Any:
     from tensorflow.python.eager import graph_only_ops
 
     return graph_only_ops.graph_placeholder(dtype, shape)
+
+
+def outside_of(graph: Any, tensor: Any) -> Any:
+    """The tensor that a place of a function graph was captured from; tapes know variables by that handle."""
+    for external, internal in getattr(graph, "captures", ()):
+        if internal is tensor:
+            return external
+    return tensor
