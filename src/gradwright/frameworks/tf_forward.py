@@ -114,7 +114,14 @@ def transpose(
         watched = [u for u, s in zip(upstreams, spaces, strict=True) if s.kind != "none"]
         tape.watch(watched)
         pairs = meet(pull(upstreams), tangents)
-    pushed = tape.gradient([g for g, _ in pairs], watched, output_gradients=[t for _, t in pairs]) if pairs else []
+    targets, weights = [g for g, _ in pairs], [t for _, t in pairs]
+    if not pairs:
+        pushed = None
+    elif private.executing_eagerly():
+        pushed = tape.gradient(targets, watched, output_gradients=weights)
+    else:
+        # Inside some graphs (gradients of branches and loops) tapes are told nothing.
+        pushed = tf.gradients(targets, watched, weights)
     pushed = iter(pushed or [None] * len(watched))
     made = [next(pushed) if s.kind != "none" else None for s in spaces]
     for k, (m, s) in enumerate(zip(made, spaces, strict=True)):

@@ -39,6 +39,16 @@ class Guard:
         self.emission, self.dense = emission, dense
         self.name = f"{emission.name}-guard-{ops.uid()}"
         self.op: Any = None
+        self.made_for = private.op_being_recorded()
+
+    def for_forward_mode(self) -> bool:
+        """Whether the guard is asked for the JVP of the rule, and not for a derivative of its gradient.
+
+        The JVP of a branch or loop is made while that op is recorded: its gradient is built and differentiated at once.
+        """
+        if private.transposing_for_forward_mode():
+            return True
+        return self.made_for is not None and self.made_for == private.op_being_recorded()
 
     def put(self, gradients: list[Any], ups: list[Any], op_inputs: Any, op_outputs: Any) -> list[Any]:
         """Put the op into the graph that is being built; gives the gradients behind it."""
@@ -77,7 +87,7 @@ class Guard:
         kept, ups, values, pushed, like = (tensors[a:b] for a, b in zip(self.cuts, self.cuts[1:], strict=False))
         tangents = [tf_forward.zeros_or(t, k) for t, k in zip(tangents[: len(kept)], kept, strict=True)]
         with events.unwatched():
-            if private.transposing_for_forward_mode():
+            if self.for_forward_mode():
                 found = self.forward_mode(tangents, ups, values, pushed, like) + [None] * len(values)
             else:
                 found = self.derivative(tangents, ups, values)
@@ -96,6 +106,9 @@ class Guard:
                 [tf.zeros_like(v) if t is None else t for t, v in zip(given, like, strict=True)], pushed
             )
 
+        if private.is_branch_gradient(tf.compat.v1.get_default_graph()):
+            raise tf_forward.nonlinear(emission.pullback, "its ops cannot be seen into, inside a branch")
+
         def lifted(upstreams: list[Any]) -> list[Any]:
             return emission.lifted(upstreams, values)
 
@@ -104,8 +117,12 @@ class Guard:
 
     def derivative(self, tangents: list[Any], ups: list[Any], values: list[Any]) -> list[Any]:
         """The derivative of the pullback by its upstreams and by the values it captured."""
-        sources = [*ups, *values]
-        with tf.GradientTape() as tape:
-            tape.watch([s for s in sources if s.dtype.is_floating or s.dtype.is_complex or s.dtype == tf.resource])
-            gradients = self.emission.lifted(ups, values)
-        return tape.gradient([gradients[i] for i in self.dense], sources, output_gradients=tangents)
+        sources = [here(t) for t in (*ups, *values)]
+        gradients = self.emission.lifted(sources[: len(ups)], sources[len(ups) :])
+        return tf.gradients([gradients[i] for i in self.dense], sources, tangents)
+
+
+def here(tensor: Any) -> Any:
+    """A tensor as one of the graph that is being built, so that its gradient can be asked for there."""
+    graph = tf.compat.v1.get_default_graph()
+    return tensor if tensor.graph is graph else tf.identity(tensor)

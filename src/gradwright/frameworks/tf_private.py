@@ -317,3 +317,8 @@ def outside_of(graph: Any, tensor: Any) -> Any:
         if internal is tensor:
             return external
     return tensor
+
+
+def is_branch_gradient(graph: Any) -> bool:
+    """Whether a graph is the gradient of a branch of tf.cond."""
+    return type(graph).__name__ == "_CondGradFuncGraph"

@@ -17,7 +17,8 @@ def fit(gradient: Any, space: Space, at: AtRunTime) -> Any:
     with tf.control_dependencies(refusals(given, wanted, at.label)):
         _, axes = tf.raw_ops.BroadcastGradientArgs(s0=given, s1=wanted)
     fitted = tf.reshape(tf.reduce_sum(gradient, axes), wanted)
-    return tf.ensure_shape(fitted, space.shape)
+    fitted.set_shape(space.shape)
+    return fitted
 
 
 def refusals(given: Any, wanted: Any, label: str) -> list[Any]:
