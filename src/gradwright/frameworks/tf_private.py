@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
-import threading
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
