@@ -93,7 +93,7 @@ class TensorFlowReader:
             graph.deliveries.extend(tf_observe_xla.emit(line, site))
         elif tf_retrace.session_graph(graph):
             site.every = site.frame.thinned = 1
-            tf.numpy_function(lambda *message: line.arrived(hub, message), site.message(), [])
+            tf.numpy_function(lambda *message: line.arrived(hub, message), site.message(site.vectors()), [])
             site.forget()
             line.know(site)
         else:

@@ -20,26 +20,49 @@ _PROCESS = uuid.uuid4().hex[:12]
 
 def emit_to_queue(line: Line, site: Site) -> list[Any]:
     """Put the statistics and their delivery into the graph; gives the ops that do it."""
+    graph = tf.compat.v1.get_default_graph()
+    before = len(graph.get_operations())
     with tf.device("CPU:0"):
         on = tf.raw_ops.VarIsInitializedOp(resource=line.switch_handle())
-    before = len(tf.compat.v1.get_default_graph().get_operations())
-
-    def put() -> Any:
-        message = site.message()
-        with tf.device("CPU:0"):
-            tf.raw_ops.QueueEnqueueV2(handle=line.queue_handle(), components=message)
-        return True
-
-    def counted() -> Any:
-        with tf.device("CPU:0"):
-            passed = tf.raw_ops.ResourceCountUpTo(resource=line.counter_handle(site), limit=2**62, T=tf.int64)
-        return tf.cond(tf.equal(passed % site.every, 0), put, lambda: False)
-
-    tf.cond(on, counted if site.every > 1 else put, lambda: False)
-    made = tf.compat.v1.get_default_graph().get_operations()[before:]
+    if site.every > 1:
+        tf.cond(on, lambda: thinned(line, site), nothing)
+    else:
+        deliver(line, site, on)
     site.forget()
     line.know(site)
-    return made
+    return graph.get_operations()[before:]
+
+
+def deliver(line: Line, site: Site, on: Any) -> Any:
+    """Measure and put into the queue; an ordinary step meets one condition only, for each costs as much as a norm."""
+    measures = site.measures()
+    healthy = on
+    for measure in measures:
+        healthy = healthy & measure.healthy
+
+    def careful() -> Any:
+        return tf.cond(on, lambda: put(line, site.message([m.careful() for m in measures])), nothing)
+
+    return tf.cond(healthy, lambda: put(line, site.message([m.short() for m in measures])), careful)
+
+
+def thinned(line: Line, site: Site) -> Any:
+    """Measure and deliver each n-th time."""
+    with tf.device("CPU:0"):
+        passed = tf.raw_ops.ResourceCountUpTo(resource=line.counter_handle(site), limit=2**62, T=tf.int64)
+    return tf.cond(tf.equal(passed % site.every, 0), lambda: put(line, site.message(site.vectors())), nothing)
+
+
+def put(line: Line, message: list[Any]) -> Any:
+    """Put a message into the queue."""
+    with tf.device("CPU:0"):
+        tf.raw_ops.QueueEnqueueV2(handle=line.queue_handle(), components=message)
+    return True
+
+
+def nothing() -> Any:
+    """The other branch of a condition."""
+    return False
 
 
 class Line:

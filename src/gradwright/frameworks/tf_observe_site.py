@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradwright.errors import ModeError, compose
-from gradwright.frameworks.tf_statistics import COLUMNS, measured, vector
+from gradwright.frameworks.tf_statistics import COLUMNS, Measure, measured, vector
 from gradwright.observe.hub import Hub, Seen
 from gradwright.observe.readers import frame
 
@@ -49,24 +49,31 @@ class Site:
             raise refuse_unknown_rank(self)
         return len(COLUMNS[self.everything]) + (1 + len(shape) if None in shape else 0)
 
-    def numbers(self) -> Any:
+    def measures(self) -> list[Measure]:
+        """The tensors, ready to be measured."""
+        return [Measure(tensor, self.everything) for tensor in self.tensors]
+
+    def numbers(self, rows: list[Any]) -> Any:
         """The statistics of all tensors as one vector, behind the number of the site."""
-        parts = [[float(self.number)]]
-        for tensor, (shape, _) in zip(self.tensors, self.facts, strict=True):
-            parts.append(vector(tf.convert_to_tensor(tensor), self.everything))
+        parts: list[Any] = [[float(self.number)]]
+        for tensor, row, (shape, _) in zip(self.tensors, rows, self.facts, strict=True):
+            parts.append(row)
             if shape is None or None in shape:
                 sizes = tf.cast(tf.shape(tensor), tf.float64)
                 parts += [tf.cast(tf.reshape(tf.size(sizes), [1]), tf.float64), sizes]
         return tf.concat(parts, 0)
 
-    def message(self) -> list[Any]:
+    def message(self, rows: list[Any]) -> list[Any]:
         """What travels: the numbers, and the tensors themselves where they are wanted."""
         value = tf.constant("")
         if self.values:
-            value = tf.io.serialize_tensor(
-                tf.stack([tf.io.serialize_tensor(tf.convert_to_tensor(t)) for t in self.tensors])
-            )
-        return [tf.io.serialize_tensor(self.numbers()), value]
+            parts = [tf.io.serialize_tensor(tf.convert_to_tensor(t)) for t in self.tensors]
+            value = tf.io.serialize_tensor(tf.stack(parts))
+        return [tf.io.serialize_tensor(self.numbers(rows)), value]
+
+    def vectors(self) -> list[Any]:
+        """The statistics of each tensor."""
+        return [vector(tensor, self.everything) for tensor in self.tensors]
 
     def forget(self) -> None:
         """Let go of the symbolic tensors."""
@@ -101,7 +108,9 @@ def replica() -> int | None:
 def refusal(site: Site, fact: str, repair: str) -> ModeError:
     """What gw.observe cannot do in a function that XLA compiles, of this rule."""
     rule = site.frame.rule
-    return ModeError(compose(rule.name, rule.where, f"in a function compiled by XLA (jit_compile=True), {fact}", repair))
+    return ModeError(
+        compose(rule.name, rule.where, f"in a function compiled by XLA (jit_compile=True), {fact}", repair)
+    )
 
 
 def refuse_values(site: Site) -> ModeError:

@@ -32,7 +32,7 @@ def emit(line: Any, site: Any) -> list[Any]:
     passed = count_up(ring.passed)
 
     def write() -> Any:
-        row = site.numbers()
+        row = site.numbers(site.vectors())
         number, order = count_up(ring.count), count_up(line.order())
         row = tf.concat([[tf.cast(order, tf.float64)], row], 0)
         tf.raw_ops.ResourceScatterUpdate(resource=ring.rows, indices=[number % ROWS], updates=row[None])

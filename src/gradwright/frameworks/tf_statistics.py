@@ -33,15 +33,30 @@ def measured(shape: tuple[int, ...], dtype: str, row: np.ndarray, value: Any = N
 
 
 def vector(tensor: Any, everything: bool) -> Any:
-    """The statistics as a vector of float64, in the order of `COLUMNS`.
+    """The statistics as a vector of float64, in the order of `COLUMNS`."""
+    made = Measure(tensor, everything)
+    return tf.cond(made.healthy, made.short, made.careful)
+
+
+class Measure:
+    """A tensor with two ways to its statistics.
 
     The sum of squares tells whether the short way is right: it is not where squares overflow or vanish or where
     an element is not finite.
     """
-    reals = magnitudes(tf.stop_gradient(tensor))
-    square = tf.cast(tf.nn.l2_loss(reals), tf.float64) * 2
-    healthy = tf.math.is_finite(square) & (square > 1e-20)
-    return tf.cond(healthy, lambda: healthy_row(reals, square, everything), lambda: careful_row(reals, everything))
+
+    def __init__(self, tensor: Any, everything: bool):
+        self.reals, self.everything = magnitudes(tf.stop_gradient(tf.convert_to_tensor(tensor))), everything
+        self.square = tf.cast(tf.nn.l2_loss(self.reals), tf.float64) * 2
+        self.healthy = tf.math.is_finite(self.square) & (self.square > 1e-20)
+
+    def short(self) -> Any:
+        """The vector of a healthy tensor."""
+        return healthy_row(self.reals, self.square, self.everything)
+
+    def careful(self) -> Any:
+        """The vector of any tensor."""
+        return careful_row(self.reals, self.everything)
 
 
 def magnitudes(tensor: Any) -> Any:
@@ -55,7 +70,7 @@ def magnitudes(tensor: Any) -> Any:
 
 
 def healthy_row(reals: Any, square: Any, everything: bool) -> Any:
-    """The short way."""
+    """From the sum of squares."""
     norm = tf.stack([tf.sqrt(square), tf.zeros([], tf.float64)])
     if not everything:
         return norm
