@@ -50,23 +50,17 @@ def functions_of(module: Any) -> list[str]:
     return [name for name in FUNCTIONS.values() if hasattr(module, name)]
 
 
-def draws(op_type: str, attrs: Any, outputs: Any) -> bool:
-    """Whether an op draws numbers or changes a variable, also in a function that it calls."""
-    if op_type.startswith("__"):  # a traced function, which eager mode runs under its own name
-        return _draws_inside(op_type, set())
-    if op_type in CALLS:
-        return any(_draws_inside(name, set()) for name in _called(attrs, outputs))
-    return op_type in FUNCTIONS or op_type in ASSIGNS
+def draws(op_type: str) -> bool:
+    """Whether an eager op draws numbers or changes a variable; a traced function runs under its own name."""
+    return op_type in FUNCTIONS or op_type in ASSIGNS or (op_type.startswith("__") and _draws_inside(op_type, set()))
 
 
-def _called(attrs: Any, outputs: Any) -> list[str]:
-    """The names of the functions that an op calls, eager (attributes in a row) or in a graph (on the op)."""
-    op = next((t.op for t in outputs or () if not hasattr(t, "numpy")), None)
-    if op is not None:
-        return [op.get_attr(key).name for key in _BODIES if key in op.node_def.attr]
-    pairs = zip(attrs[::2], attrs[1::2], strict=False) if attrs else ()
-    named = [getattr(value, "name", value) for key, value in pairs if _text(key) in _BODIES]
-    return [_text(name) for name in named]
+def draws_in(op: Any) -> bool:
+    """Whether an op of a graph calls a function that draws numbers or changes a variable."""
+    if op.type not in CALLS:
+        return False
+    named = [op.get_attr(key) for key in _BODIES if key in op.node_def.attr]
+    return any(_draws_inside(_text(getattr(f, "name", f)), set()) for f in named)
 
 
 def _text(value: Any) -> str:

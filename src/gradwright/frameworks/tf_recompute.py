@@ -44,7 +44,8 @@ def kept(once: Callable[[], Any], values: dict[str, Any]) -> tuple[Any, Callable
     with recording(), tf.GradientTape(persistent=True) as tape:
         tape.watch(inputs)
         output = once()
-    outputs = float_leaves(output)
+        # Copies, for what a grad holds of its own output is replaced by the recorded one, which this tape knows not.
+        outputs = [tf.identity(leaf) for leaf in float_leaves(output)]
 
     def grad(*upstreams: Any, variables: Any = None) -> Any:
         pulled = tape.gradient(outputs, [*inputs, *(variables or [])], output_gradients=float_leaves(list(upstreams)))

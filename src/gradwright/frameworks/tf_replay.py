@@ -135,10 +135,17 @@ class _Remembering:
         return result
 
     def watch(self, op_type, inputs, attrs, outputs, op_name=None, graph=None):
-        """See what goes past the stand-ins."""
+        """See what goes past the stand-ins in eager mode."""
         name = op_type.decode() if isinstance(op_type, bytes) else op_type
-        if not self.inside and tf_draws.draws(name, attrs, outputs):
+        if self.here is None and not self.inside and tf_draws.draws(name):
             self.memory.out_of_reach = True
+
+    def look_back(self, known: int) -> None:
+        """See what went past the stand-ins in a graph, where calls of functions tell no callback."""
+        new = self.here.get_operations()[known:]
+        met = sum(op.type in tf_draws.FUNCTIONS for op in new)
+        drawn = len(self.memory.draws)
+        self.memory.out_of_reach |= met != drawn or any(tf_draws.draws_in(op) for op in new)
 
 
 class _Replaying:
@@ -178,12 +185,15 @@ def remember(function: Callable[[], Any]) -> tuple[Any, Memory]:
     """Run a function and remember what must be the same when it runs again."""
     memory = Memory(python=(np.random.get_state(), random.getstate()))
     run = _Remembering(memory)
+    known = 0 if run.here is None else len(run.here.get_operations())
     op_callbacks.add_op_callback(run.watch)
     try:
         with _running(run):
             result = function()
     finally:
         op_callbacks.remove_op_callback(run.watch)
+    if run.here is not None:
+        run.look_back(known)
     memory.settle()
     return result, memory
 

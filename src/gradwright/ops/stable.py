@@ -222,20 +222,21 @@ def _atan2_slopes(y, x):
     size = m.stop_gradient(m.maximum(m.abs(x), m.abs(y)))
     there = size > 0
     # The slopes do not depend on this factor, so their own derivatives may take it for a constant.
-    scale = m.where(there, size, m.ones_like(size))
-    u, v = x / scale, y / scale
+    # Products by the reciprocal, for XLA turns u / a / b into u / (a b), which vanishes for small a and b.
+    small = 1 / m.where(there, size, m.ones_like(size))
+    u, v = x * small, y * small
     square = m.where(there, u * u + v * v, m.ones_like(size))
     zero = m.zeros_like(size)
-    return m.where(there, u / square / scale, zero), m.where(there, -v / square / scale, zero)
+    return m.where(there, u / square * small, zero), m.where(there, -v / square * small, zero)
 
 
-def _one(m_name):
+def _one(values):
     """An example for the prover: points inside the domain."""
 
     def example():
         import numpy as np
 
-        return (np.array(m_name, "float32"),)
+        return (np.array(values, "float32"),)
 
     return example
 

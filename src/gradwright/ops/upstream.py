@@ -106,7 +106,7 @@ def scale(x: Any, factor: Any) -> Any:
     return _scaled(x, m.tensor(factor) if hasattr(factor, "dtype") else factor, 1, "factor")
 
 
-@custom_gradient(surrogate=lambda x, mask: x * mask, example=lambda: (_row(), _row() > 0))
+@custom_gradient(surrogate=lambda x, mask: _masked(x, mask), example=lambda: (_row(), _row() > 0))
 def mask(x: Any, mask: Any) -> Any:
     """Give x; the gradient passes only where the mask holds.
 
@@ -122,11 +122,14 @@ def mask(x: Any, mask: Any) -> Any:
 
     Under loss scaling: linear, the scale comes out again.
     """
-    m = maths_of(x, mask)
+    held = maths_of(x, mask).tensor(mask)
+    return _transform(x, lambda up: _masked(up, held), ("mask",))
+
+
+def _masked(up: Any, mask: Any) -> Any:
+    m = maths_of(up, mask)
     held = m.tensor(mask)
-    if not m.is_bool(held):
-        return _transform(x, lambda up: m.cast(held, up) * up, ("mask",))
-    return _transform(x, lambda up: m.where(held, up, m.zeros_like(up)), ("mask",))
+    return m.where(held, up, m.zeros_like(up)) if m.is_bool(held) else m.cast(held, up) * up
 
 
 @custom_gradient(surrogate=True, example=lambda: (_row(), -0.1, 0.1))
@@ -189,11 +192,16 @@ def _limits(low: Any, high: Any, value: Any, norm: Any, global_norm: Any) -> tup
 
 def _loss_scale(given: Any) -> Any:
     """Give the factor on the loss; Keras's optimizer keeps it in `dynamic_scale` once it is built."""
+    if not hasattr(given, "scale_loss"):
+        return given
     if hasattr(given, "dynamic_scale"):
-        return given.dynamic_scale if getattr(given, "built", True) else given.initial_scale
-    if hasattr(given, "scale_loss") or hasattr(given, "inner_optimizer"):
-        raise ArgumentError("gw.ops.clip: this optimizer has no dynamic_scale; give loss_scale as a number")
-    return given
+        return given.dynamic_scale
+    if hasattr(given, "initial_scale"):
+        return given.initial_scale
+    raise ArgumentError(
+        f"gw.ops.clip: loss_scale is a {type(given).__name__}, which scales no loss; give "
+        "keras.optimizers.LossScaleOptimizer(...), or a number"
+    )
 
 
 def _unscaled(limits: tuple[str, Any], upstream: Any, amount: Any, axis: Any) -> Any:

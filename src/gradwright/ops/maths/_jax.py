@@ -17,7 +17,7 @@ where, exp, abs, sqrt, sign, maximum, minimum = (
 log, log1p, expm1, sigmoid = jnp.log, jnp.log1p, jnp.expm1, jax.nn.sigmoid
 atan2, acos, asin, power, round = jnp.arctan2, jnp.arccos, jnp.arcsin, jnp.power, jnp.round
 is_finite, stop_gradient, zeros_like, ones_like = jnp.isfinite, jax.lax.stop_gradient, jnp.zeros_like, jnp.ones_like
-clip, total, mean = jnp.clip, jnp.sum, jnp.mean
+clip = jnp.clip
 
 
 def identity(x):
@@ -48,8 +48,20 @@ def sizes(x):
     return tuple(x.shape)
 
 
+def _axes(axis):
+    return tuple(axis) if isinstance(axis, list) else axis
+
+
+def total(x, axis=None, keepdims=False):
+    return jnp.sum(x, _axes(axis), keepdims=keepdims)
+
+
+def mean(x, axis=None, keepdims=False):
+    return jnp.mean(x, _axes(axis), keepdims=keepdims)
+
+
 def largest(x, axis=None, keepdims=False):
-    return jnp.max(x, axis, keepdims=keepdims, initial=0)
+    return jnp.max(x, _axes(axis), keepdims=keepdims, initial=0)
 
 
 def count(whole, part):

@@ -116,6 +116,8 @@ def recorded(function, steps_pass):
     with recording(), tf.GradientTape(persistent=True) as tape:
         with override(rules, strict=False) if rules else contextlib.nullcontext():
             output = function()
+        # A copy, for what a grad holds of its own output is replaced by the recorded one, which this tape knows not.
+        target = tf.identity(output) if tf.is_tensor(output) else output
     if not tape.watched_variables():
         return output, None
-    return output, lambda variables, upstream: tape.gradient(output, list(variables), output_gradients=upstream)
+    return output, lambda variables, upstream: tape.gradient(target, list(variables), output_gradients=upstream)
