@@ -12,7 +12,7 @@ import numpy as np
 from gradwright.check.numeric import epsilon, underflow
 from gradwright.check.openers import differentiable, open_subject
 from gradwright.check.seeds import sow
-from gradwright.check.subject import Opened, Subject, double, wide
+from gradwright.check.subject import Answer, Opened, Subject, double, wide
 
 Arrays = list[np.ndarray]
 
@@ -94,32 +94,39 @@ class Bench:
             gradients = pull(full)
         return [None if g is None else wide(backend.numpy(g)) for g in gradients]
 
-    def choose_precision(self, values: Arrays, outputs: Arrays) -> None:
-        """Compute in double precision where the subject allows it; failing that, its forward at least, as a graph."""
+    def choose_precision(self, values: Arrays, outputs: Arrays, upstreams: Arrays) -> tuple[Opened, Answer] | None:
+        """Compute in double precision where the subject allows it; failing that, its forward at least, as a graph.
+
+        Gives the run in double precision that was made to find out, if the rule computes in it too.
+        """
+        trial = None
         leaves, plain = self.subject.leaves, self.subject.pair is None
         if all(double(leaf.dtype) == leaf.dtype for leaf in leaves):
             self.precise = self.precise_rule = True
         elif all(double(leaf.dtype) == leaf.dtype for leaf in leaves[len(self.subject.slots) :]):
-            self._try_precise(values, outputs)
+            trial = self._try_precise(values, outputs, upstreams)
         # A plain function may hold other custom gradients: in the graph they are gone, and it judges without them.
         if plain or not self.precise:
             self.lift(values, outputs)
+        return trial
 
-    def _try_precise(self, values: Arrays, outputs: Arrays) -> None:
+    def _try_precise(self, values: Arrays, outputs: Arrays, upstreams: Arrays) -> tuple[Opened, Answer] | None:
         try:
             opened = self.open(values, precise=True)
         except Exception:
-            return
+            return None
         kept = all(double(dtype) == dtype for dtype in opened.dtypes)
         self.precise = kept and all(map(close, opened.outputs, outputs, [self.native_eps] * len(outputs)))
-        self.precise_rule = self.precise and self._pulls_precisely(opened)
+        answer = self._pulled_precisely(opened, upstreams) if self.precise else None
+        self.precise_rule = answer is not None
+        return None if answer is None else (opened, answer)
 
-    def _pulls_precisely(self, opened: Opened) -> bool:
+    def _pulled_precisely(self, opened: Opened, upstreams: Arrays) -> Answer | None:
         try:
-            answer = opened.pull([np.ones_like(y) for y in opened.outputs])
+            answer = opened.pull(upstreams)
         except Exception:
-            return False
-        return all(dtype is None or double(dtype) == dtype for dtype in answer.dtypes)
+            return None
+        return answer if all(dtype is None or double(dtype) == dtype for dtype in answer.dtypes) else None
 
     def intermediates(self, values: Arrays) -> list[tuple[str, np.ndarray]]:
         """The values inside the forward, where the framework can show them."""

@@ -30,6 +30,7 @@ def untouched(examination: Examination, sample: Sample) -> list[Fault]:
 
 Gradients = list[np.ndarray | None]
 REPEATS = 2
+LARGE, SMALL = 1024.0, 2.0**-20
 
 
 def deterministic(examination: Examination, sample: Sample) -> list[Fault]:
@@ -59,39 +60,34 @@ def _gap(first: Gradients, again: list[Gradients], i: int) -> tuple[float, float
 
 def linear(examination: Examination, sample: Sample) -> list[Fault]:
     """Sums and multiples of upstreams, far above and far below one, give the same of gradients."""
-    rng, bench = examination.rng, examination.bench
+    rng, bench, pull = examination.rng, examination.bench, sample.opened.pull
     other = [normal(rng, u) for u in sample.upstreams]
-    mixed = sample.opened.pull([0.37 * o - 3.0 * u for u, o in zip(sample.upstreams, other, strict=True)]).gradients
-    second = sample.opened.pull(other).gradients
-    large = sample.opened.pull([1024.0 * u for u in sample.upstreams]).gradients
-    small = sample.opened.pull([2.0**-20 * u for u in sample.upstreams]).gradients
-    fourfold = sample.opened.pull([4.0 * u for u in sample.upstreams]).gradients
-    zero = sample.opened.pull([np.zeros_like(u) for u in sample.upstreams]).gradients
+    second = pull(other).gradients
+    mixed = pull([0.37 * o - LARGE * u for u, o in zip(sample.upstreams, other, strict=True)]).gradients
+    small = pull([SMALL * u for u in sample.upstreams]).gradients
+    zero = pull([np.zeros_like(u) for u in sample.upstreams]).gradients
     faults = []
     for i in range(len(examination.subject.leaves)):
         g, h = sample.answer.gradients[i], second[i]
         if g is None or h is None or not np.isfinite(g).all():
             continue
-        noise = sample.noise[i] if sample.noise else np.zeros(g.shape)
-        noise = noise + bench.floor(i)
+        noise = (sample.noise[i] if sample.noise else np.zeros(g.shape)) + bench.floor(i)
         if np.linalg.norm(g.ravel()) <= 64 * np.linalg.norm(noise.ravel()):
             continue  # all that came is rounding of a gradient that is zero
-        short = short_format(g, sample.expected[i] if sample.expected else None, bench.rule_eps)
-        laws = (
-            (-3.0, mixed[i], 0.37 * h - 3.0 * g, np.abs(h) + 3 * np.abs(g), 4.0),
-            (1024.0, large[i], 1024.0 * g, 1024 * np.abs(g), 1024.0),
-        )
-        laws += (
-            (2.0**-20, small[i], 2.0**-20 * g, 2.0**-20 * np.abs(g), 2.0**-20),
-            (0.0, zero[i], 0.0 * g, 0.0 * np.abs(g), 0.0),
-        )
-        if short:
+        if short_format(g, sample.expected[i] if sample.expected else None, bench.rule_eps):
             # Rounding commutes with powers of two, and with nothing else.
-            laws = ((4.0, fourfold[i], 4.0 * g, 4.0 * np.abs(g), 4.0),)
+            fourfold = pull([4.0 * u for u in sample.upstreams]).gradients
+            laws = [(4.0, fourfold[i], 4.0 * g, 4.0 * np.abs(g))]
+        else:
+            laws = [
+                (-LARGE, mixed[i], 0.37 * h - LARGE * g, np.abs(h) + LARGE * np.abs(g)),
+                (SMALL, small[i], SMALL * g, SMALL * np.abs(g)),
+                (0.0, zero[i], 0.0 * g, 0.0 * np.abs(g)),
+            ]
         broken = [
             scale
-            for scale, got, due, size, k in laws
-            if _breaks(got, due, size, noise * k, bench.rule_eps, bench.floor(i))
+            for scale, got, due, size in laws
+            if _breaks(got, due, size, noise * abs(scale), bench.rule_eps, bench.floor(i))
         ]
         if broken:
             faults.append(_broken(examination, sample, i, broken[0]))
@@ -104,7 +100,7 @@ def short_format(g: np.ndarray, due: np.ndarray | None, eps: float) -> bool:
         return True
     with np.errstate(all="ignore"):
         half = g.real.astype(np.float16).astype(np.float64)
-    return bool(np.any(g) and np.array_equal(half, g.real)) if eps < 1e-4 else False
+    return eps < 1e-4 and bool(np.any(g) and np.array_equal(half, g.real))
 
 
 def _breaks(

@@ -18,7 +18,7 @@ from gradwright.check.order import second_order
 from gradwright.check.report import Evidence, Fault, Report
 from gradwright.check.sample import Sample, beside, judge, rounded, take
 from gradwright.check.search import search
-from gradwright.check.subject import Opened, Refused, Subject
+from gradwright.check.subject import Answer, Opened, Refused, Subject
 
 
 class Examination:
@@ -30,9 +30,11 @@ class Examination:
         self.samples: list[Sample] = []
         self.oracle = Oracle("none", "", None)
         self.strengths: list[float] = []
+        self.hasty = False
 
     def run(self, contract: bool, modes: list[str], order: int) -> Report:
         """The whole proof."""
+        self.hasty = not contract and self.bench.native_eps < 1e-12
         try:
             self._prove(contract, modes, order)
         except Refused as refused:
@@ -47,15 +49,21 @@ class Examination:
         native = self._native(self.subject.values())
         if native is None:
             return
-        self.bench.choose_precision(native.point, native.opened.outputs)
+        trial = self.bench.choose_precision(native.point, native.opened.outputs, native.upstreams)
+        first = self._first(native, trial)
+        if not contract and first is not None and self._at_a_glance(first):
+            return
+        if self.hasty:
+            self._begin_again()
+            self._prove(contract, modes, order)
+            return
         near = beside(native.point, self.bench, self.rng)
-        first = self._sample(native.point, native.upstreams)
         self.samples = [s for s in (first, next(filter(None, map(self._sample, near)), None)) if s]
         if not self.samples:
             self.report.reason = "the forward cannot be evaluated again at this point"
             return
         last = self.samples[-1]
-        self.oracle = choose(self.bench, last.point, last.upstreams, self.surrogate, self.rng)
+        self.oracle = self._choose(last)
         for sample in self.samples:
             judge(self.bench, sample, self.oracle, self.rng)
         if not (contract and self._contract(last)):
@@ -67,6 +75,29 @@ class Examination:
             self.report.notes += singular(self, native)
         if not self.report.faults:
             self._beyond(native, last, modes if contract else [], order)
+
+    def _choose(self, sample: Sample) -> Oracle:
+        outputs = sample.opened.outputs
+        return choose(self.bench, sample.point, sample.upstreams, outputs, self.surrogate, self.rng)
+
+    def _begin_again(self) -> None:
+        """After haste: as if nothing had been found yet, and slowly."""
+        self.hasty = False
+        self.report.faults.clear()
+        self.report.notes.clear()
+
+    def _at_a_glance(self, sample: Sample) -> bool:
+        """The quick way, for `contract=False`: one point, no noise measured. In doubt, the full way follows."""
+        self.oracle = self._choose(sample)
+        if self.oracle.expected is None or self.report.faults:
+            return self.oracle.kind == "none"
+        judge(self.bench, sample, self.oracle, self.rng, quick=True)
+        if sample.bad:
+            sample.noise, sample.comparisons = [], []
+            return False
+        self.samples = [sample]
+        self._weigh()
+        return True
 
     def _beyond(self, native: Sample, last: Sample, modes: list[str], order: int) -> None:
         """Other modes, forward mode and the second order: judged once the first order is right."""
@@ -116,8 +147,8 @@ class Examination:
 
     def _repeatable(self, point: Arrays) -> Opened | None:
         """A run that repeats; a random forward gets its seed fixed."""
-        first, again = self.bench.open(point, precise=False), self.bench.open(point, precise=False)
-        if _alike(first, again):
+        first = self.bench.open(point, precise=False)
+        if self.hasty or _alike(first, self.bench.open(point, precise=False)):
             return first
         self.bench.seed = int(self.rng.integers(1, 2**31))
         first, again = self.bench.open(point, precise=False), self.bench.open(point, precise=False)
@@ -126,6 +157,14 @@ class Examination:
             return first
         self.report.reason = "the forward is random and does not follow the framework's seed: it has no one derivative"
         return None
+
+    def _first(self, native: Sample, trial: tuple[Opened, Answer] | None) -> Sample | None:
+        """The sample at the user's own point, without running again what has run."""
+        if trial is not None:
+            return Sample(native.point, trial[0], native.upstreams, trial[1])
+        if self.bench.precise_rule == (self.bench.native_eps < 1e-12):
+            return Sample(native.point, native.opened, native.upstreams, native.answer)
+        return self._sample(native.point, native.upstreams)
 
     def _sample(self, point: Arrays, upstreams: Arrays | None = None) -> Sample | None:
         try:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gradwright.check.case import Case, Due, Known
+from gradwright.check.compare import Comparison
 from gradwright.check.diagnose import name_mistake
 from gradwright.check.hypotheses.base import Finding
 from gradwright.check.numeric import inner, spread, typical
@@ -27,7 +29,15 @@ def confirmed(examination: Examination, sample: Sample) -> list[Fault]:
             c = sample.comparisons[leaf]
             slack = np.where(np.isfinite(c.expected), c.bound_of, np.inf)
             faults += faults_of(examination, sample, leaf, Known(c.expected, slack))
+        else:
+            sample.comparisons[leaf] = cleared(sample.comparisons[leaf])
     return faults
+
+
+def cleared(comparison: Comparison) -> Comparison:
+    """A comparison whose mismatch a difference has explained: its bound was too narrow."""
+    wider = max(comparison.bound, comparison.error) if np.isfinite(comparison.error) else comparison.bound
+    return dataclasses.replace(comparison, bad=np.zeros_like(comparison.bad), bound=wider)
 
 
 def faults_of(examination: Examination, sample: Sample, leaf: int, due: Due) -> list[Fault]:
@@ -76,7 +86,9 @@ def contradicted(examination: Examination, sample: Sample, leaf: int) -> bool:
     direction = [np.zeros_like(x) for x in sample.point]
     direction[leaf] = typical(sample.point[leaf]) * _towards(comparison.bad, comparison.got - comparison.expected)
     terms = spread([comparison.expected], [direction[leaf]])
-    found = along(bench, sample.point, sample.upstreams, direction, 1e-6 * terms, examination.rng)
+    found = along(
+        bench, sample.point, sample.upstreams, direction, 1e-6 * terms, examination.rng, None, sample.opened.outputs
+    )
     claimed = inner([comparison.got], [direction[leaf]])
     if np.isfinite(found.value) and abs(found.value - claimed) <= found.bound:
         # Where not even a double precision difference can tell the two apart, they differ by rounding alone.

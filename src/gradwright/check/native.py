@@ -23,8 +23,8 @@ def in_own_precision(examination: Examination, native: Sample, precise: Sample) 
         return faults
     loss = max(LOSS, 64 * examination.bench.native_eps)
     for i, leaf in enumerate(examination.subject.leaves):
-        got, due = native.answer.gradients[i], precise.expected[i]
-        if got is None or due is None or not precise.comparisons[i].right:
+        got, due = native.answer.gradients[i], precise.answer.gradients[i]
+        if got is None or due is None or got.shape != due.shape or not precise.comparisons[i].right:
             continue
         lost = ~np.isfinite(got) & np.isfinite(due) & (np.abs(due) < LIMITS.get(leaf.dtype, np.inf))
         if lost.any() and np.isfinite(precise.answer.gradients[i]).all():

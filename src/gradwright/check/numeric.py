@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 SAFETY = 50.0  # factor between the tableau's own estimate and what is called a bound; see benchmarks/trust.py
-FINE, COARSE = 2.0, 8.0
+FINE, COARSE = 4.0, 8.0
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def ladder(levels: int, start: float) -> list[float]:
     """Steps that shrink slowly at first, for smooth functions, then fast, for stiff and kinked ones."""
     steps = [start]
     while len(steps) < levels:
-        steps.append(steps[-1] / (FINE if len(steps) < 5 else COARSE))
+        steps.append(steps[-1] / (FINE if len(steps) < 4 else COARSE))
     return steps
 
 

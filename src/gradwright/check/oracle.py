@@ -24,16 +24,18 @@ class Oracle:
     confirmed: bool = True
 
 
-def choose(bench: Bench, point: Arrays, upstreams: Arrays, surrogate: object, rng: np.random.Generator) -> Oracle:
+def choose(
+    bench: Bench, point: Arrays, upstreams: Arrays, outputs: Arrays, surrogate: object, rng: np.random.Generator
+) -> Oracle:
     """The best oracle that this subject allows at this point."""
     if surrogate is True:
         return Oracle("none", "none: the gradient is declared a surrogate, so only its contract is judged", None, False)
     if bench.other is not None:
         what = "the named surrogate" if callable(surrogate) else "the reference `like`"
         return Oracle("reference", f"autodiff of {what}{_precision(bench)}", bench.reference, False)
-    reason = untrusted(bench, point, upstreams, rng)
+    reason = untrusted(bench, point, upstreams, outputs, rng)
     if reason is not None and bench.lifted is None and bench.lift(point, bench.forward(point)):
-        reason = untrusted(bench, point, upstreams, rng)
+        reason = untrusted(bench, point, upstreams, outputs, rng)
     if reason is None:
         return Oracle(
             "autodiff", f"autodiff of the forward{_precision(bench)}, itself checked by a difference", bench.reference
@@ -45,7 +47,7 @@ def _precision(bench: Bench) -> str:
     return " in float64" if bench.forward_eps < 1e-12 else " in the inputs' own precision"
 
 
-def untrusted(bench: Bench, point: Arrays, upstreams: Arrays, rng: np.random.Generator) -> str | None:
+def untrusted(bench: Bench, point: Arrays, upstreams: Arrays, outputs: Arrays, rng: np.random.Generator) -> str | None:
     """Why the forward's own autodiff cannot be believed; None when one difference agreed with it."""
     try:
         gradients = bench.reference(point, upstreams)
@@ -57,7 +59,7 @@ def untrusted(bench: Bench, point: Arrays, upstreams: Arrays, rng: np.random.Gen
     for start in (None, 1e-5 if bench.forward_eps < 1e-12 else None):
         direction = [typical(x) * signs(rng, x) for x in point]
         terms = spread(gradients, direction)
-        found = along(bench, point, upstreams, direction, 1e-6 * terms, rng, start)
+        found = along(bench, point, upstreams, direction, 1e-6 * terms, rng, start, outputs)
         off = abs(found.value - inner(gradients, direction))
         if off <= min(found.bound, 1e-2 * terms) + 1e-7 * terms:
             return None

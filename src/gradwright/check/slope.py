@@ -18,10 +18,11 @@ def along(
     target: float,
     rng: np.random.Generator,
     start: float | None = None,
+    outputs: Arrays | None = None,
 ) -> Difference:
-    """The derivative of <upstreams, forward> along `direction`, with its bound."""
+    """The derivative of <upstreams, forward> along `direction`, with its bound; `outputs` are the point's, if known."""
     fine = bench.forward_eps < 1e-12
-    noise = _noise(bench, point, upstreams, rng)
+    noise = _noise(bench, point, upstreams, rng, outputs)
 
     def slope(h: float) -> float:
         ahead, behind = bench.forward(moved(point, direction, h)), bench.forward(moved(point, direction, -h))
@@ -31,11 +32,12 @@ def along(
         return derivative(slope, noise, target, start or START[fine], 11 if fine else 8)
 
 
-def _noise(bench: Bench, point: Arrays, upstreams: Arrays, rng: np.random.Generator) -> float:
+def _noise(bench: Bench, point: Arrays, upstreams: Arrays, rng: np.random.Generator, outputs: Arrays | None) -> float:
     """The absolute error of <upstreams, forward>: rounding of the outputs, and of the inputs where they are coarse."""
-    base = bench.forward(point)
+    fine = bench.forward_eps < 1e-12
+    base = outputs if fine and outputs is not None else bench.forward(point)
     floor = bench.forward_eps * spread(upstreams, base)
-    if bench.forward_eps < 1e-12:
+    if fine:
         return floor
     draws = [bench.forward([nudged(rng, x, bench.native_eps) for x in point]) for _ in range(2)]
     changes = [abs(inner(upstreams, [a - b for a, b in zip(draw, base, strict=True)])) for draw in draws]
