@@ -1,10 +1,13 @@
 """What a function has captured, found by name and replaced."""
 
 import functools
+import gc
+import weakref
 from dataclasses import dataclass
 
 import gradwright as gw
 from gradwright.frameworks.closures import Walk, cells_of, mentioned, names_read
+from gradwright.frameworks.emptied import Emptied
 
 WALK = Walk(lambda value: isinstance(value, complex))
 OUTSIDE = 7
@@ -114,3 +117,46 @@ def test_containers_in_shared_cells_are_left_alone():
     assert found(pair(), walk) == [("z", 1j)]
     kept, value = doubled(pair(), walk)()
     assert kept is seen and value == 2j
+
+
+def test_emptied_and_filled():
+    z, n, both = 1j, 3, [2j]
+
+    def plain():
+        return z * n
+
+    def deep():
+        return z + both[0]
+
+    def cyclic():
+        return (z, cyclic)
+
+    for function, captured, values, expected in [
+        (plain, [1j], [5j], 15j),
+        (deep, [1j, 2j], [3j, 4j], 7j),
+        (lambda: n, [], [], 3),
+        (len, [], [], None),
+    ]:
+        emptied = Emptied(function, WALK)
+        assert emptied.captured == captured
+        assert expected is None or emptied.filled(values)() == expected
+    assert plain() == 3j and deep() == 3j
+    value, function = Emptied(cyclic, WALK).filled([9j])()
+    assert value == 9j and function()[0] == 9j
+
+
+def test_emptied_keeps_nothing_alive():
+    class Value:
+        pass
+
+    def closure():
+        value = Value()
+        return lambda: value
+
+    function = closure()
+    watched = weakref.ref(function())
+    emptied = Emptied(function, Walk(lambda value: isinstance(value, Value)))
+    emptied.captured = []
+    del function
+    gc.collect()
+    assert watched() is None

@@ -17,6 +17,10 @@ from typing import Any
 
 from gradwright.rule import Rule
 
+# What can lead nowhere, and is met most.
+ATOMS = frozenset(
+    {int, float, complex, bool, str, bytes, type(None), type, types.ModuleType, types.BuiltinFunctionType}
+)
 _MENTIONS = ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
 
 
@@ -30,7 +34,9 @@ def mentioned(code: types.CodeType) -> tuple[str, ...]:
 @functools.lru_cache(maxsize=1024)
 def names_read(code: types.CodeType) -> tuple[str, ...]:
     """The free variables and globals that a function's own lines read, in order; not those of functions inside it."""
-    return tuple(dict.fromkeys(i.argval for i in dis.get_instructions(code) if i.opname in (*_MENTIONS, "LOAD_GLOBAL")))
+    outer = code.co_freevars
+    reads = [i for i in dis.get_instructions(code) if i.opname == "LOAD_GLOBAL" or i.opname in _MENTIONS]
+    return tuple(dict.fromkeys(i.argval for i in reads if i.opname == "LOAD_GLOBAL" or i.argval in outer))
 
 
 @dataclass(frozen=True)
@@ -52,15 +58,20 @@ class Walk:
         seen = set() if seen is None else seen
         if id(value) in seen:
             return
-        seen.add(id(value))
         if self.wanted(value):
+            seen.add(id(value))
             yield path, value
             return
+        if type(value) in ATOMS:
+            return
+        seen.add(id(value))
         for name, child in self.children(value):
             yield from self.find(child, _joined(path, name), seen)
 
     def holds(self, value: Any) -> bool:
         """Whether anything wanted is reached."""
+        if self.wanted(value) or type(value) in ATOMS:
+            return self.wanted(value)
         return next(self.find(value), None) is not None
 
     def children(self, value: Any) -> list[tuple[str, Any]]:

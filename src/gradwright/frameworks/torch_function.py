@@ -18,22 +18,11 @@ from gradwright.errors import ModeError, compose
 from gradwright.frameworks import torch_forward, torch_reads
 from gradwright.frameworks import torch_private as private
 from gradwright.frameworks.closures import Walk, cells_of
+from gradwright.frameworks.emptied import Emptied
 from gradwright.frameworks.torch import seam
 from gradwright.outputs import Outputs
 from gradwright.rule import Pullback, Rule
 from gradwright.signature import Bound
-
-
-class Held:
-    """Stands in a closure for a tensor that torch saves."""
-
-    __slots__ = ("index",)
-
-    def __init__(self, index: int):
-        self.index = index
-
-
-_HELD = Walk(lambda value: isinstance(value, Held))
 
 
 class Record:
@@ -44,7 +33,8 @@ class Record:
 
     def __init__(self, pullback: Pullback, outputs: list[Any], inputs: list[Any], closed: frozenset[int]):
         walk = Walk(lambda value: isinstance(value, torch.Tensor), closed=closed)
-        captured = [tensor for _, tensor in walk.find(pullback.grad)]
+        self.grad = Emptied(pullback.grad, walk)
+        captured, self.grad.captured = self.grad.captured, []
         known = {id(t) for t in [*inputs, *outputs]}
         residuals = [t for t in captured if id(t) not in known]
         places = {id(t): i for i, t in enumerate([*inputs, *residuals])}
@@ -54,8 +44,7 @@ class Record:
         index = {id(t): i for i, t in enumerate(captured)}
         self.captured = {id(v): index[id(v)] for v in pullback.reads if id(v) in index}
         self.pullback = pullback
-        if captured:
-            pullback.grad = walk.put(pullback.grad, lambda tensor: Held(index[id(tensor)]))
+        pullback.grad = released
         self.tensors = [*inputs, *residuals]
         self.handed, self.inputs, self.residuals = 0, len(inputs), len(residuals)
         self.dead = [i for i, space in enumerate(pullback.output_spaces) if space.kind == "none"]
@@ -78,14 +67,19 @@ class Record:
 
     def filled(self, saved: Any) -> Pullback:
         """The pullback with these tensors in its grad."""
-        if not self.saved:
-            return self.pullback
         made = copy.copy(self.pullback)
-        made.grad = _HELD.put(made.grad, lambda held: saved[held.index])
+        made.grad = self.grad.filled(saved)
+        if not self.captured:
+            return made
         # Under a transform, what grad has captured is another object than what the forward read; keys must still meet.
         made.variables = [saved[self.captured[id(v)]] if id(v) in self.captured else v for v in made.variables]
         made.reads = [saved[self.captured[id(v)]] if id(v) in self.captured else v for v in made.reads]
         return made
+
+
+def released(*_: Any) -> Any:
+    """Stands for a grad whose tensors torch keeps."""
+    raise RuntimeError("a grad was asked without its tensors")
 
 
 def autocast_now(devices: list[Any]) -> tuple[str, bool, Any]:
