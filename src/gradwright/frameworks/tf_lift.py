@@ -118,6 +118,9 @@ def trace(function: Callable[[list[Any]], list[Any]], like: list[Any], name: str
             template = function(list(places))
         except Exception as error:
             return Lifted(None, [], [], error)
+        template = [
+            None if g is None else tf.nest.map_structure(inner.capture, g, expand_composites=True) for g in template
+        ]
         must_run = effects.settle()
         if must_run:
             # Where the call is inlined, only what its results depend on is run.
