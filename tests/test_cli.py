@@ -113,9 +113,15 @@ def test_what_a_program_does_to_its_process_does_not_reach_the_report(file, tmp_
     plain = shell("moving.py", cwd=tmp_path)
     watched = shell("-m", "gradwright", "run", "moving.py", "--output", "not_ours.json", cwd=tmp_path)
     assert plain.stdout == ""
-    assert "moving.py:4" in watched.stdout
+    assert "│ moving.py:4 " in watched.stdout
     assert not list(tmp_path.glob("*.json"))
     assert watched.returncode == 0
+
+
+def test_a_report_that_cannot_be_saved_is_told(file, tmp_path):
+    result = gradwright("check", file(RIGHT, "unsaved.py"), "--output", tmp_path / "no" / "such" / "folder.json")
+    assert result.exit_code == 2
+    assert "cannot be saved" in result.output
 
 
 def test_the_program_ends_with_its_last_thread(file):

@@ -162,7 +162,7 @@ def report(file: str, as_json: bool, output: str | None, verbose: bool) -> None:
 def finish(audit: Audit, as_json: bool, output: str | None, verbose: bool) -> None:
     """Print and save an audit, and leave with its exit status."""
     if output:
-        Path(output).write_text(audit.to_json() + "\n", encoding="utf-8")
+        save(audit, output)
     if as_json:
         click.echo(audit.to_json())
     else:
@@ -170,3 +170,11 @@ def finish(audit: Audit, as_json: bool, output: str | None, verbose: bool) -> No
 
         show(audit, details=verbose)
     sys.exit(audit.exit_status)
+
+
+def save(audit: Audit, output: str) -> None:
+    """Write an audit down as JSON."""
+    try:
+        Path(output).write_text(audit.to_json() + "\n", encoding="utf-8")
+    except OSError as error:
+        raise click.UsageError(f"the report cannot be saved: {error}") from None

@@ -19,7 +19,7 @@ from typing import Any
 from gradwright.check.found import Found, found, is_inside_framework, rule_in, shortened
 from gradwright.check.written import Written, written_in
 
-SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist"})
+SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist", "venv", "env"})
 
 
 @dataclass(frozen=True)
