@@ -573,3 +573,14 @@ class TestWithoutPrivateNames:
         monkeypatch.setattr(torch_private, "forward_mode_on", lambda: None)
         self.works()
         refused(gw.ModeError, lambda: jvp(marked, (X,), (X,)), "rule `marked`", "nested forward mode")
+
+
+def test_check_proves_captured_tensors_too():
+    w = leaf([2.0, 3.0])
+    right = gw.custom_gradient(lambda x: (x * w, lambda up: (up * w, [up * x])))
+    wrong = gw.custom_gradient(lambda x: (x * w, lambda up: (up * w, [2 * up * x])))
+    x = torch.tensor([[0.5, 1.0], [2.0, 3.0]])
+    assert gw.check(right, x).verdict == "right"
+    report = gw.check(wrong, x)
+    assert [(fault.label, fault.argument) for fault in report.faults] == [("factor", "w")]
+    close(w, [2.0, 3.0])

@@ -57,9 +57,13 @@ class Torch(NumPy):
         return [v for v in found if v is not None]
 
     def spy(self, fn: Callable[[], Any]) -> tuple[Any, list[Any]]:
-        """Run `fn`; the variables are the module's parameters."""
+        """Run `fn`; the variables are the module's parameters, then other tensors it used that want a gradient."""
+        from gradwright.frameworks.torch_reads import Reads
+
         parameters = [] if self.module is None else [p for p in self.module.parameters() if p.requires_grad]
-        return fn(), parameters
+        with Reads(parameters) as reads:
+            result = fn()
+        return result, parameters + [tensor for tensor in reads.found if tensor.requires_grad]
 
     def vjp(self, fn: Callable[..., Any], tensors: list[Any], variables: list[Any]) -> tuple[list[Any], Callable]:
         """PyTorch's own pullback through a recorded run."""
@@ -114,9 +118,11 @@ class Torch(NumPy):
             return [fwd.unpack_dual(y).tangent for y in outputs]
 
     def variable_name(self, variable: Any) -> str:
-        """The parameter's path in its module."""
+        """The parameter's path in its module; for another tensor, the name that the rule's own code has for it."""
+        from gradwright.frameworks.torch_reads import name_of
+
         named = {} if self.module is None else {id(p): name for name, p in self.module.named_parameters()}
-        return named.get(id(variable), "parameter")
+        return named.get(id(variable)) or name_of(variable)
 
     def write(self, variable: Any, value: np.ndarray) -> None:
         """Put a value into a parameter."""
