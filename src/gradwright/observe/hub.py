@@ -67,6 +67,7 @@ class Hub:
         self.readers: dict[str, Reader] = {}
         self.channels: dict[int, list[Any]] = {}
         self.demands: dict[int, Demand] = {}
+        self.tokens: dict[int, Any] = {}
 
     def open(self, log: Any) -> None:
         """Let a log hear this thread, and the threads that have no log."""
@@ -102,6 +103,7 @@ class Hub:
     def changed(self) -> None:
         """Work out anew what each channel asks for, and tell the readers."""
         self.demands = {c: Demand(tuple(log.wish for log in self.hearers(c))) for c in self.open_channels()}
+        self.tokens = {channel: (channel, demand.key) for channel, demand in self.demands.items()}
         for reader in self.readers.values():
             reader.begin(self, self.open_channels())
 
@@ -123,9 +125,7 @@ class Hub:
 
     def token(self) -> Any:
         """What a function traced now is made for; None while nobody watches."""
-        channel = self.channel()
-        demand = self.demands.get(channel)
-        return None if demand is None else (channel, demand.key)
+        return self.tokens.get(self.channel())
 
     def watch(self, pullback: Any, upstreams: list[Any], pulled: Any) -> None:
         """See one backward of a rule."""

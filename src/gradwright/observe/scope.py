@@ -32,7 +32,7 @@ def observe(
     >>> record.rule, record.upstream.shape, record.upstream.norm, record.gradients["s"].max
     ('scale', (2, 2), 2.0, 4.0)
     >>> record.repairs
-    [('s', 'summed over axes 0, 1')]
+    [('s', 'summed over axes 0 and 1')]
 
     Args:
         models: Keras models; each of their layers is watched too, under its own name, as long as the log is open.
