@@ -107,15 +107,14 @@ def test_usage(args):
     assert result.output.strip()
 
 
-def test_what_a_program_does_to_its_process_does_not_reach_the_report(file, tmp_path):
+def test_what_a_program_does_to_its_process_does_not_reach_the_report(file, tmp_path, monkeypatch):
     text = RIGHT + "square(tf.constant([1.0]))\nimport io, os, sys\nos.chdir('/')\nsys.stdout = io.StringIO()\n"
     file(text, "moving.py")
-    plain = shell("moving.py", cwd=tmp_path)
-    watched = shell("-m", "gradwright", "run", "moving.py", "--output", "not_ours.json", cwd=tmp_path)
-    assert plain.stdout == ""
-    assert "│ moving.py:4 " in watched.stdout
+    monkeypatch.chdir(tmp_path)
+    result = gradwright("run", "moving.py", "--output", "of_the_program.json")
+    assert "│ moving.py:4 " in result.stdout
     assert not list(tmp_path.glob("*.json"))
-    assert watched.returncode == 0
+    assert result.exit_code == 0
 
 
 def test_a_report_that_cannot_be_saved_is_told(file, tmp_path):
@@ -129,7 +128,7 @@ def test_the_program_ends_with_its_last_thread(file):
         RIGHT
         + "import threading, time\ndef late():\n  time.sleep(0.5)\n  square(tf.constant([1.0]))\n  print('late')\n"
     )
-    result = shell("-m", "gradwright", "run", file(text + "threading.Thread(target=late).start()\n", "threads.py"))
+    result = gradwright("run", file(text + "threading.Thread(target=late).start()\n", "threads.py"))
     assert result.stdout.startswith("late\n")
     assert "1 rule: 1 right" in result.stdout
 
@@ -155,7 +154,7 @@ def test_a_rule_that_differs_on_purpose_can_be_named(file):
 
 def test_eagerly_the_rules_in_functions_meet_real_values(file):
     text = RIGHT + "print(float(tf.function(lambda x: square(x) + 0.0)(tf.constant(3.0))))"
-    result = shell("-m", "gradwright", "run", "--eager", "--json", file(text, "compiled.py"))
+    result = gradwright("run", "--eager", "--json", file(text, "compiled.py"))
     first, data = result.stdout.splitlines()
     assert first == "9.0"
     assert [finding["source"] for finding in json.loads(data)["findings"]] == ["met"]
@@ -277,23 +276,24 @@ def test_a_program_that_raises_still_gets_its_report_and_its_own_traceback(file,
     assert watched.returncode == 1
 
 
-def test_a_module_is_run_as_python_does(file, tmp_path):
+def test_a_module_is_run_as_python_does(file, tmp_path, monkeypatch):
     package = tmp_path / "program_package"
     package.mkdir()
     (package / "__init__.py").touch()
     text = "import sys\nprint(__name__, __package__, sys.argv[1:])\n" + RIGHT + "square(tf.constant([1.0]))\n"
     (package / "train.py").write_text(text)
-    done = shell("-m", "gradwright", "run", "-m", "program_package.train", "--fast", "x", cwd=tmp_path)
-    assert done.stdout.startswith("__main__ program_package ['--fast', 'x']\n")
-    assert "1 rule: 1 right" in done.stdout
-    assert done.returncode == 0
+    monkeypatch.chdir(tmp_path)
+    result = gradwright("run", "-m", "program_package.train", "--fast", "x")
+    assert result.stdout.startswith("__main__ program_package ['--fast', 'x']\n")
+    assert "1 rule: 1 right" in result.stdout
+    assert result.exit_code == 0
 
 
 def test_a_program_without_rules_is_told(file):
-    result = shell("-m", "gradwright", "run", file("print('nothing to see')", "empty.py"))
+    result = gradwright("run", file("print('nothing to see')", "empty.py"))
     assert result.stdout.startswith("nothing to see\n")
     assert "called no rule" in result.stdout
-    assert result.returncode == 2
+    assert result.exit_code == 2
 
 
 def test_a_syntax_error_is_told_before_anything_runs(file):
