@@ -211,7 +211,8 @@ class TensorFlow:
         """Run a rule that answers for its inputs only; its captured variables are differentiated by a tape."""
         with recording(), tf.GradientTape(persistent=True) as tape:
             output, grad = function(*args, **kwargs)
-        flat = [t for t in tf.nest.flatten(output) if tf.is_tensor(t)]
+            # Copies: the output that a grad holds is replaced by the recorded one, of which this tape knows nothing.
+            flat = [tf.identity(t) for t in tf.nest.flatten(output) if tf.is_tensor(t)]
 
         def with_variables(*upstreams: Any, variables: Any = ()) -> Any:
             inputs = grad(*upstreams)

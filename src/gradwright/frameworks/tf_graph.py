@@ -144,6 +144,10 @@ class Emission:
     def push(self, op_inputs: Any, op_outputs: Any, tangents: list[Any]) -> list[Any]:
         """Tangents of the outputs by the rule's own jvp."""
         assert self.pushed is not None
+        outs = self.counts[0]
+        # Integer and bool inputs come without a tangent; the traced jvp has a place for each input all the same.
+        pairs = zip(tangents, op_inputs[outs : outs + len(tangents)], strict=True)
+        tangents = [tf.zeros_like(i) if t is None and i.dtype != tf.resource else t for t, i in pairs]
         return self.pushed(tangents, self.values(self.push_places, op_inputs, op_outputs))
 
     def differentiate(self, op: Any, *upstreams: Any) -> list[Any]:
