@@ -26,7 +26,7 @@ def broken_sine(x):
 )
 def test_a_forward_without_trustworthy_autodiff_is_judged_by_differences(forward, gradient):
     report = gw.check(custom(lambda x: (forward(x), lambda up: up * gradient(x))), X)
-    assert report.verdict == "right" and report.oracle.startswith("differences"), str(report)
+    assert report.verdict == "right" and report.oracle.startswith(("differences", "complex step")), str(report)
     spoiled = gw.check(custom(lambda x: (forward(x), lambda up: -up * gradient(x))), X)
     assert spoiled.labels == ["sign"]
 

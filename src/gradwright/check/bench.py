@@ -79,6 +79,19 @@ class Bench:
             flat = subject.backend.flatten((subject.forward or subject.apply)(*args, **kwargs))
             return [wide(subject.backend.numpy(t)) for t in flat if _live(subject, t)]
 
+    def forward_complex(self, values: Arrays) -> Arrays:
+        """The outputs at complex values of real arguments."""
+        self.counts["forward"] += 1
+        self.reseed()
+        subject, backend = self.subject, self.subject.backend
+        with backend.context(True):
+            tensors = [
+                backend.tensor(v, leaf.like, "complex128") for v, leaf in zip(values, subject.leaves, strict=True)
+            ]
+            args, kwargs = subject.fill(tensors)
+            flat = backend.flatten((subject.forward or subject.apply)(*args, **kwargs))
+            return [wide(backend.numpy(t)) for t in flat if _live(subject, t)]
+
     def reference(self, values: Arrays, upstreams: Arrays) -> list[np.ndarray | None]:
         """The framework's own derivative of the forward (or of the named reference), pulled back."""
         self.counts["reference"] += 1

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from gradwright.check import complex_step
 from gradwright.check.bench import Arrays, Bench
-from gradwright.check.numeric import inner, signs, spread, typical
+from gradwright.check.numeric import Difference, inner, signs, spread, typical
 from gradwright.check.slope import along
 
 Gradients = list[np.ndarray | None]
@@ -22,6 +24,7 @@ class Oracle:
     text: str
     expected: Callable[[Arrays, Arrays], Gradients] | None
     confirmed: bool = True
+    slope: Callable[[Arrays, Arrays, Arrays], Difference] | None = None
 
 
 def choose(
@@ -40,7 +43,17 @@ def choose(
         return Oracle(
             "autodiff", f"autodiff of the forward{_precision(bench)}, itself checked by a difference", bench.reference
         )
+    if _analytic(bench, point, upstreams, outputs, rng):
+        step = functools.partial(complex_step.slope, bench)
+        return Oracle("complex step", f"complex step of the forward ({reason})", None, True, step)
     return Oracle("differences", f"differences with error bounds{_precision(bench)} ({reason})", None)
+
+
+def _analytic(bench: Bench, point: Arrays, upstreams: Arrays, outputs: Arrays, rng: np.random.Generator) -> bool:
+    """Whether the forward takes complex input and its complex step agrees with a difference."""
+    direction = [typical(x) * signs(rng, x) for x in point]
+    witness = along(bench, point, upstreams, direction, 0.0, rng, None, outputs)
+    return complex_step.serves(bench, point, upstreams, direction, witness)
 
 
 def _precision(bench: Bench) -> str:

@@ -17,30 +17,17 @@ from gradwright.check.seeds import kept
 from gradwright.errors import GradwrightError
 
 
-def check(
+def prove(
     f: Callable[..., Any],
-    *args: Any,
-    like: Callable[..., Any] | None = None,
-    modes: Sequence[str] = ("eager",),
-    order: int = 1,
-    seed: int | None = None,
-    contract: bool = True,
-    **kwargs: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    like: Callable[..., Any] | None,
+    modes: Sequence[str],
+    order: int,
+    seed: int | None,
+    contract: bool,
 ) -> Report:
-    """Prove that the gradient of `f` at these arguments is right, or say what is wrong with it.
-
-    >>> import gradwright as gw, tensorflow as tf
-    >>> square = tf.custom_gradient(lambda x: (x * x, lambda up: 2 * x * up))
-    >>> gw.check(square, tf.constant([1.0, 2.0])).verdict
-    'right'
-
-    `f` is a rule of gradwright, a `tf.custom_gradient` function, a Keras layer or model, a `jax.custom_vjp` function,
-    the `apply` of a `torch.autograd.Function`, any differentiable function, or a function that returns (output, grad).
-    `like` is a function whose gradient is the right one, for rules that differ from their forward on purpose.
-    `order=2` also proves the derivative of the gradient; `modes` are the ways of calling in which the gradient must be
-    the same; `contract=False` compares with the oracle alone, which is faster. Never raises on a wrong rule.
-    Raises TypeError or ValueError when the arguments cannot be those of `f`.
-    """
+    """What `gw.check` does."""
     rng = np.random.default_rng(0 if seed is None else seed)
     if order not in (1, 2):
         raise ValueError(f"order must be 1 or 2, not {order!r}")
@@ -82,19 +69,3 @@ def _refused(f: Any, error: GradwrightError) -> Report:
 
 def _reference(surrogate: Any) -> Callable[..., Any] | None:
     return surrogate if callable(surrogate) else None
-
-
-def assert_gradients(f: Callable[..., Any], *args: Any, **options: Any) -> Report:
-    """`check`, for tests: raises `WrongGradientError` with the report as its message unless the rule is right.
-
-    >>> import gradwright as gw, tensorflow as tf
-    >>> square = tf.custom_gradient(lambda x: (x * x, lambda up: 2 * x * up))
-    >>> gw.assert_gradients(square, tf.constant([1.0, 2.0])).ok
-    True
-    """
-    from gradwright.errors import WrongGradientError
-
-    report = check(f, *args, **options)
-    if not report.ok:
-        raise WrongGradientError(str(report))
-    return report

@@ -74,8 +74,11 @@ def probe(examination: Examination, sample: Sample, direction: list[np.ndarray])
     """Try one direction."""
     gradients = sample.answer.gradients
     terms = spread(gradients, direction)
-    bench, outputs = examination.bench, sample.opened.outputs
-    found = along(bench, sample.point, sample.upstreams, direction, 1e-7 * terms, examination.rng, None, outputs)
+    bench, outputs, step = examination.bench, sample.opened.outputs, examination.oracle.slope
+    if step is not None:
+        found = step(sample.point, sample.upstreams, direction)
+    else:
+        found = along(bench, sample.point, sample.upstreams, direction, 1e-7 * terms, examination.rng, None, outputs)
     claimed, eps = inner(gradients, direction), examination.bench.rule_eps
     drawn = [abs(inner(draw, direction) - claimed) for draw in sample.draws]
     noise = 16 * max(drawn, default=0.0) + 64 * eps * (terms + abs(claimed))
