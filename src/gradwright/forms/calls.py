@@ -11,7 +11,8 @@ from typing import Any
 
 from gradwright import tree
 from gradwright.forms.partials import NotImplementedPartial, carries_none
-from gradwright.rule import Options, Rule, place_of
+from gradwright.places import place_of
+from gradwright.rule import Options, Rule
 from gradwright.shapes.backends import backend_of
 
 # Files that are not the user's: installed packages, python itself, and this package.
