@@ -13,7 +13,8 @@ import pytest
 import tensorflow as tf
 
 import gradwright as gw
-from gradwright.rule import Rule, place_of
+from gradwright.places import place_of
+from gradwright.rule import Rule
 
 
 @gw.custom_gradient

@@ -11,7 +11,7 @@ from gradwright.check.leaves import Call, walk
 from gradwright.check.openers import differentiable, leaf_of
 from gradwright.check.subject import Subject
 from gradwright.errors import GradwrightError
-from gradwright.rule import place_of
+from gradwright.places import place_of
 
 
 class CannotRun(Exception):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gradwright.frameworks import tf_audit
-from gradwright.rule import line_of
+from gradwright.places import line_of
 
 
 @dataclass(frozen=True)

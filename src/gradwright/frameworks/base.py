@@ -16,7 +16,8 @@ from typing import Any, Protocol
 from gradwright.errors import Fault
 from gradwright.fit import AtRunTime, Plan, plan
 from gradwright.outputs import Outputs
-from gradwright.rule import Fitted, Rule
+from gradwright.pullback import Fitted
+from gradwright.rule import Rule
 from gradwright.signature import Bound
 from gradwright.space import Space
 

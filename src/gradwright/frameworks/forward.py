@@ -7,7 +7,8 @@ from typing import Any
 
 from gradwright import tree
 from gradwright.errors import ModeError, compose
-from gradwright.rule import Pullback, Rule
+from gradwright.pullback import Pullback
+from gradwright.rule import Rule
 
 
 def nonlinear(rule: Rule, reason: str) -> ModeError:

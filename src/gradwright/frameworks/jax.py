@@ -15,7 +15,8 @@ from gradwright.errors import Fault, GradientDtypeError
 from gradwright.fit import AtRunTime
 from gradwright.frameworks.base import plan_in_words
 from gradwright.outputs import Outputs
-from gradwright.rule import Fitted, Rule
+from gradwright.pullback import Fitted
+from gradwright.rule import Rule
 from gradwright.signature import Bound
 from gradwright.space import Space
 

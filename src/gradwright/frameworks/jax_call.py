@@ -23,7 +23,8 @@ from gradwright.frameworks.closures import Walk, names_read
 from gradwright.frameworks.jax import Jax, Tracer, seam
 from gradwright.frameworks.jax_link import Link
 from gradwright.outputs import Outputs
-from gradwright.rule import Pullback, Rule
+from gradwright.pullback import Pullback
+from gradwright.rule import Rule
 from gradwright.signature import Bound, Signature
 from gradwright.space import kind_of
 

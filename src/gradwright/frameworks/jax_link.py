@@ -20,7 +20,7 @@ from gradwright.frameworks import jax_rule
 from gradwright.frameworks.forward import nonlinear, own_jvp, pushed_by
 from gradwright.frameworks.jax import Tracer, as_array
 from gradwright.frameworks.jax_push import Linear
-from gradwright.rule import Pullback, Pulled
+from gradwright.pullback import Pullback, Pulled
 from gradwright.space import Space
 
 Values = list[Any]

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from gradwright.fit import AtRunTime, plan
-from gradwright.rule import Fitted, Rule
+from gradwright.pullback import Fitted
+from gradwright.rule import Rule
 from gradwright.space import Space
 
 

@@ -17,7 +17,8 @@ from gradwright.frameworks import tf_private as private
 from gradwright.frameworks import tf_run_time, tf_tapes
 from gradwright.frameworks.tf_recording import recording
 from gradwright.outputs import Outputs
-from gradwright.rule import Fitted, Rule
+from gradwright.pullback import Fitted
+from gradwright.rule import Rule
 from gradwright.signature import Bound
 from gradwright.space import Space, kind_of
 
@@ -97,7 +98,7 @@ class TensorFlow:
 
     def is_tensor(self, value: Any) -> bool:
         """Whether a value is a tensor, variable, or ragged, sparse or indexed tensor."""
-        return isinstance(value, tf.Tensor | tf.Variable) or isinstance(value, _COMPOSITES) or is_keras_variable(value)
+        return isinstance(value, (tf.Tensor, tf.Variable, *_COMPOSITES)) or is_keras_variable(value)
 
     def to_tensor_argument(self, value: Any) -> Any:
         """An array in a tensor's place becomes a tensor; everything else stays as it is."""

@@ -18,7 +18,8 @@ from gradwright.frameworks import tf_forward, tf_held, tf_orders, tf_tapes
 from gradwright.frameworks import tf_private as private
 from gradwright.frameworks.tensorflow import as_input, component, is_variable, raw_variable, seam, with_component
 from gradwright.outputs import Outputs
-from gradwright.rule import Pullback, Rule, inside_a_pullback
+from gradwright.pullback import Pullback, inside_a_pullback
+from gradwright.rule import Rule
 from gradwright.signature import Bound, plain_slots
 from gradwright.space import Space
 

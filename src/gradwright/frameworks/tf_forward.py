@@ -15,7 +15,7 @@ import tensorflow as tf
 from gradwright import events
 from gradwright.errors import ModeError, compose
 from gradwright.frameworks import tf_private as private
-from gradwright.rule import Pullback
+from gradwright.pullback import Pullback
 from gradwright.space import Space
 
 

@@ -20,7 +20,8 @@ from gradwright.frameworks import tf_private as private
 from gradwright.frameworks.tensorflow import as_input, component, is_variable, raw_variable, seam, with_component
 from gradwright.frameworks.tf_lift import Lifted, lift, trace
 from gradwright.outputs import Outputs
-from gradwright.rule import Pullback, Rule, inside_a_pullback
+from gradwright.pullback import Pullback, inside_a_pullback
+from gradwright.rule import Rule
 
 # Names of gradients must differ between processes: a saved model brings the names of the one that wrote it.
 _PROCESS = uuid.uuid4().hex[:8]

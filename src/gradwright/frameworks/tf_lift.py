@@ -19,7 +19,7 @@ from tensorflow.python.eager.polymorphic_function import concrete_function
 from gradwright import events
 from gradwright.errors import GradwrightError, ModeError, compose
 from gradwright.frameworks import tf_private as private
-from gradwright.rule import Pullback
+from gradwright.pullback import Pullback
 
 
 @dataclass(slots=True)

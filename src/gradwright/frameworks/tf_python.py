@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from gradwright.rule import Pullback
+from gradwright.pullback import Pullback
 
 
 def pull(pullback: Pullback, upstreams: list[Any]) -> list[Any]:

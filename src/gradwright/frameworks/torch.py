@@ -16,7 +16,8 @@ from gradwright.frameworks import torch_reads
 from gradwright.frameworks.base import plan_in_words
 from gradwright.frameworks.torch_reads import is_keras_variable
 from gradwright.outputs import Outputs
-from gradwright.rule import Fitted, Rule
+from gradwright.pullback import Fitted
+from gradwright.rule import Rule
 from gradwright.signature import Bound, Slot
 from gradwright.space import Space, kind_of
 

@@ -11,7 +11,7 @@ from gradwright.errors import Fault
 from gradwright.frameworks import torch_private as private
 from gradwright.frameworks.forward import nonlinear, own_jvp, pushed_by
 from gradwright.frameworks.torch import as_tensor, dtype_of, seam
-from gradwright.rule import Pullback
+from gradwright.pullback import Pullback
 from gradwright.space import Space
 
 

@@ -21,7 +21,8 @@ from gradwright.frameworks.closures import Walk, cells_of
 from gradwright.frameworks.emptied import Emptied
 from gradwright.frameworks.torch import seam
 from gradwright.outputs import Outputs
-from gradwright.rule import Pullback, Rule
+from gradwright.pullback import Pullback
+from gradwright.rule import Rule
 from gradwright.signature import Bound
 
 

@@ -12,7 +12,7 @@ from gradwright.errors import ArgumentError
 from gradwright.observe.hub import hub
 from gradwright.observe.probe import rule_of
 from gradwright.observe.wishes import checked, listed
-from gradwright.rule import place_of
+from gradwright.places import place_of
 
 _lock = threading.Lock()
 # By the identity of a layer: the logs that watch it, and the `call` that was its own before, if any.

@@ -39,7 +39,7 @@ class Entry:
     @property
     def where(self) -> str:
         """The place of the user's rule, "file.py:12"."""
-        from gradwright.rule import place_of
+        from gradwright.places import place_of
 
         return place_of(self.rule)
 
