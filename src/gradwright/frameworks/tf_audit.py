@@ -71,7 +71,7 @@ def rules_called(met: Met) -> Iterator[None]:
 
 @contextmanager
 def _class_watched(kind: Any, met: Met) -> Iterator[None]:
-    original, met = kind.__call__, unconverted(met)
+    original = kind.__call__
 
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
         forget = met(self, args, kwargs)
@@ -82,21 +82,11 @@ def _class_watched(kind: Any, met: Met) -> Iterator[None]:
                 forget()
             raise
 
-    # AutoGraph leaves TensorFlow's own callables alone, and tells them by their module: a rule's body must not become
-    # converted code because it is watched.
-    __call__.__module__ = original.__module__
     kind.__call__ = __call__
     try:
         yield
     finally:
         kind.__call__ = original
-
-
-def unconverted(function: Any) -> Any:
-    """The same function, which AutoGraph calls as it is wherever it meets it."""
-    from tensorflow.python.autograph.impl import api
-
-    return api.do_not_convert(function)
 
 
 @contextmanager
