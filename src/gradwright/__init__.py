@@ -3,7 +3,8 @@
 Importing gradwright loads no framework; a framework is touched only when a tensor of it arrives.
 """
 
-from gradwright import compat, ops, shapes
+from typing import TYPE_CHECKING, Any
+
 from gradwright._version import __version__
 from gradwright.check import assert_gradients, check
 from gradwright.errors import (
@@ -22,6 +23,9 @@ from gradwright.forms import elementwise, linear, rule
 from gradwright.observe import observe, probe
 from gradwright.override import override
 from gradwright.rule import custom_gradient
+
+if TYPE_CHECKING:
+    from gradwright import compat, ops, shapes
 
 __all__ = [
     "GradientCountError",
@@ -49,3 +53,16 @@ __all__ = [
     "rule",
     "shapes",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the larger rooms when they are first entered."""
+    if name in ("compat", "ops", "shapes"):
+        import importlib
+
+        return importlib.import_module(f"gradwright.{name}")
+    raise AttributeError(f"module 'gradwright' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
