@@ -31,7 +31,8 @@ def verdict(*args, **options):
 @pytest.mark.parametrize(
     "x",
     [2.0, np.array([1.0, 2.0]), np.float32(3), tf.Variable([1.0, 2.0]), tf.zeros([0, 2]), tf.constant(1.5),
-     tf.zeros([3]), tf.constant([1e-12, 1e12]), tf.ragged.constant([[1.0], [], [2.0, 3.0]]), tf.constant([1.0], tf.float16)],
+     tf.zeros([3]), tf.constant([1e-12, 1e12]), tf.ragged.constant([[1.0], [], [2.0, 3.0]]),
+     tf.constant([1.0], tf.float16)],
     ids=str,
 )  # fmt: skip
 def test_inputs_of_every_kind(x):

@@ -1,4 +1,4 @@
-"""The complex step: of an analytic forward, the imaginary part at x + ihv is h times the derivative, without rounding."""
+"""The complex step: an analytic forward's imaginary part at x + ihv is h times the derivative, without rounding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def slope(bench: Bench, point: Arrays, upstreams: Arrays, direction: Arrays) -> 
     outputs = bench.forward_complex([x + 1j * STEP * v for x, v in zip(point, direction, strict=True)])
     if not all(np.iscomplexobj(y) for y in outputs):
         raise TypeError("the forward leaves the complex numbers")
-    tangents = [y.imag / STEP for y in outputs]
+    tangents = [np.imag(y) / STEP for y in outputs]
     rounding = 1e3 * np.finfo(float).eps * spread(upstreams, tangents)
     return Difference(inner(upstreams, tangents), rounding, 1)
 

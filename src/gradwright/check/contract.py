@@ -99,8 +99,8 @@ def short_format(g: np.ndarray, due: np.ndarray | None, eps: float) -> bool:
     if coarse_format(g, due, eps) is not None:
         return True
     with np.errstate(all="ignore"):
-        half = g.real.astype(np.float16).astype(np.float64)
-    return eps < 1e-4 and bool(np.any(g) and np.array_equal(half, g.real))
+        half = np.real(g).astype(np.float16).astype(np.float64)
+    return eps < 1e-4 and bool(np.any(g) and np.array_equal(half, np.real(g)))
 
 
 def _breaks(

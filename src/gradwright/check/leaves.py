@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def _parts(value: Any) -> list[tuple[str, Any]] | None:
     if isinstance(value, Mapping):
         return [(f"[{key!r}]", value[key]) for key in _keys(value)]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return [(f".{name}", getattr(value, name)) for name in value._fields]
+        return [(f".{name}", getattr(value, name)) for name in cast(Any, value)._fields]
     if isinstance(value, (list, tuple)):
         return [(f"[{i}]", item) for i, item in enumerate(value)]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -21,19 +21,25 @@ def in_own_precision(examination: Examination, native: Sample, precise: Sample) 
     faults: list[Fault] = []
     if precise.expected is None or not examination.bench.precise_rule or examination.bench.native_eps < 1e-12:
         return faults
-    loss = max(LOSS, 64 * examination.bench.native_eps)
     for i, leaf in enumerate(examination.subject.leaves):
         got, due = native.answer.gradients[i], precise.answer.gradients[i]
         if got is None or due is None or got.shape != due.shape or not precise.comparisons[i].right:
             continue
         lost = ~np.isfinite(got) & np.isfinite(due) & (np.abs(due) < LIMITS.get(leaf.dtype, np.inf))
-        if lost.any() and np.isfinite(precise.answer.gradients[i]).all():
+        if lost.any() and np.isfinite(due).all():
             faults.append(_not_finite(examination, leaf.name, leaf.dtype, lost, due))
-        elif np.linalg.norm((got - due).ravel()) > loss * np.linalg.norm(due.ravel()) and not lost.any():
-            said = f"the gradient of `{leaf.name}` loses its digits in {leaf.dtype}: right in float64, off by "
-            share = np.linalg.norm((got - due).ravel()) / np.linalg.norm(due.ravel())
-            examination.report.notes.append(Fault("precision", leaf.name, f"{said}{share:.1%} here"))
+        elif not lost.any():
+            examination.report.notes += _blurred(leaf.name, leaf.dtype, got, due, examination.bench.native_eps)
     return faults
+
+
+def _blurred(name: str, dtype: str, got: np.ndarray, due: np.ndarray, eps: float) -> list[Fault]:
+    size = float(np.linalg.norm(np.ravel(due)))
+    off = float(np.linalg.norm(np.ravel(got) - np.ravel(due)))
+    if not off > max(LOSS, 64 * eps) * size:
+        return []
+    said = f"the gradient of `{name}` loses its digits in {dtype}: right in float64, off by {off / max(size, 1e-300):.1%} here"
+    return [Fault("precision", name, said)]
 
 
 def singular(examination: Examination, native: Sample) -> list[Fault]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -113,13 +113,13 @@ class Report:
     oracle: str = ""
     reason: str = ""
     evaluations: int = 0
-    calls: dict[str, int] = field(default_factory=dict)
+    calls: dict[str, int] = field(default_factory=dict[str, int])
     detectable: float | None = None
-    faults: list[Fault] = field(default_factory=list)
-    notes: list[Fault] = field(default_factory=list)
-    arguments: list[Evidence] = field(default_factory=list)
-    proven: list[str] = field(default_factory=list)
-    modes: dict[str, str] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list[Fault])
+    notes: list[Fault] = field(default_factory=list[Fault])
+    arguments: list[Evidence] = field(default_factory=list[Evidence])
+    proven: list[str] = field(default_factory=list[str])
+    modes: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def ok(self) -> bool:
@@ -153,9 +153,9 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return plain(value.tolist())
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [plain(item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in cast("dict[Any, Any]", value).items()}
     if isinstance(value, Slice):
         return value.to_dict()
     if isinstance(value, np.generic):

@@ -34,7 +34,7 @@ class Probe:
     @property
     def slack(self) -> float:
         """How far rounding alone may carry them apart."""
-        return self.found.bound + self.noise + 1e-9 * self.terms
+        return self.found.bound + self.noise
 
     @property
     def off(self) -> bool:
@@ -75,13 +75,14 @@ def probe(examination: Examination, sample: Sample, direction: list[np.ndarray])
     gradients = sample.answer.gradients
     terms = spread(gradients, direction)
     bench, outputs, step = examination.bench, sample.opened.outputs, examination.oracle.slope
+    grain = 1e-9 if step is None else 1e-13
     if step is not None:
         found = step(sample.point, sample.upstreams, direction)
     else:
         found = along(bench, sample.point, sample.upstreams, direction, 1e-7 * terms, examination.rng, None, outputs)
     claimed, eps = inner(gradients, direction), examination.bench.rule_eps
     drawn = [abs(inner(draw, direction) - claimed) for draw in sample.draws]
-    noise = 16 * max(drawn, default=0.0) + 64 * eps * (terms + abs(claimed))
+    noise = 16 * max(drawn, default=0.0) + 64 * eps * (terms + abs(claimed)) + grain * terms
     return Probe(direction, claimed, found, terms, noise)
 
 

@@ -67,4 +67,4 @@ def _meant_for(case: Case, value: np.ndarray) -> bool:
         there = case.pull_at(_moved(case, value), case.upstreams)[case.index]
     except Exception:
         return False
-    return there is not None and np.isfinite(there).all() and case.same(there, case.due.value)
+    return there is not None and bool(np.isfinite(there).all()) and case.same(there, case.due.value)

@@ -29,8 +29,8 @@ def _same_raw(case: Case, got: np.ndarray, upstreams: list[np.ndarray]) -> bool:
 def with_upstream(case: Case) -> Iterator[Candidate]:
     """What came, times the upstream, in the ways the shapes allow."""
     finding = forgotten(case)
-    for raw in (case.raw[case.index], case.got):
-        for upstream in case.upstreams if raw is not None else []:
+    for raw in [g for g in (case.raw[case.index], case.got) if g is not None]:
+        for upstream in case.upstreams:
             value = _times(raw, upstream, case.leaf.shape)
             if value is not None:
                 yield Candidate(value, finding)
