@@ -145,7 +145,7 @@ def located(rule: Any) -> Found:
 def watching(watch: Watch) -> Iterator[Watch]:
     """Let `watch` meet each rule that is called in this scope, also of frameworks that are imported within it."""
     with ExitStack() as stack:
-        for module, hook in ((tf_audit.HOME, tf_audit.rules_called), ("gradwright.rule", own_rules_called)):
+        for module, hook in (("tensorflow", tf_audit.rules_called), ("gradwright.rule", own_rules_called)):
             stack.enter_context(_when_loaded(module, lambda hook=hook: stack.enter_context(hook(watch.met))))
         yield watch
 
