@@ -17,7 +17,7 @@ class Outputs:
     A tuple or list hands one upstream per element, a dict one dict of upstreams, a dataclass one instance.
     """
 
-    __slots__ = ("keys", "kind", "leaves", "spec", "statics", "tensors")
+    __slots__ = ("keys", "kind", "leaves", "spec", "statics", "tensors", "wraps")
 
     def __init__(self, value: Any, seam: Any):
         if seam.is_leaf(value) or not tree.is_structure(value):
@@ -29,13 +29,16 @@ class Outputs:
         self.tensors = [i for i, leaf in enumerate(self.leaves) if seam.is_tensor(leaf)]
         self.statics = [None if i in set(self.tensors) else leaf for i, leaf in enumerate(self.leaves)]
         self.keys = list(value) if self.kind == "dict" else []
+        # How the upstream of a ragged output becomes ragged itself; nothing for dense ones.
+        wrap = getattr(seam, "wrap_of", None)
+        self.wraps = [wrap(self.leaves[i]) if wrap else None for i in self.tensors]
 
     @classmethod
     def single(cls) -> Outputs:
         """The structure of an output that is one tensor."""
         made = cls.__new__(cls)
         made.kind, made.keys, made.leaves, made.spec = "one", [], [], None
-        made.tensors, made.statics = [0], [None]
+        made.tensors, made.statics, made.wraps = [0], [None], [None]
         return made
 
     def forget(self) -> None:
@@ -54,6 +57,7 @@ class Outputs:
 
     def spread(self, upstreams: list[Any], grad: Callable[..., Any]) -> tuple[list[Any], dict[str, Any]]:
         """Arrange upstreams, one per tensor, as the arguments of grad."""
+        upstreams = [u if w is None else w(u) for u, w in zip(upstreams, self.wraps, strict=True)]
         shaped = self._fill(upstreams, [None] * len(self.statics))
         if self.kind == "many":
             return list(shaped), {}

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tensorflow.python.framework import composite_tensor
 
 from gradwright import frameworks
-from gradwright.errors import Fault, GradientDtypeError
+from gradwright.errors import Fault, GradientDtypeError, GradwrightError
 from gradwright.fit import AtRunTime, Plan, plan
 from gradwright.frameworks import tf_private as private
 from gradwright.frameworks import tf_run_time, tf_tapes
@@ -57,6 +57,9 @@ def component(value: Any) -> Any:
         return value.flat_values
     if isinstance(value, tf.SparseTensor | tf.IndexedSlices):
         return value.values
+    if isinstance(value, _COMPOSITES) and not hasattr(value, "dtype"):
+        name = type(value).__name__
+        raise GradwrightError(f"a {name} holds several tensors; hand them to the rule one by one, or in a dict")
     return raw_variable(value)
 
 
@@ -151,6 +154,13 @@ class TensorFlow:
         """The shape of a tensor as a tensor."""
         return tf.shape(component(value))
 
+    def wrap_of(self, output: Any) -> Callable[[Any], Any] | None:
+        """How an upstream takes the form of a ragged output; only the row splits are kept."""
+        if not isinstance(output, tf.RaggedTensor):
+            return None
+        splits = output.nested_row_splits
+        return lambda up: up if isinstance(up, tf.RaggedTensor) else rows_of(up, splits)
+
     def upstream(self, upstream: Any, space: Space, sparse: bool) -> Any:
         """Make an upstream that a rule can compute with: dense, of the output's dtype, zeros where there is none."""
         if upstream is None or space.kind == "none":
@@ -223,6 +233,11 @@ class TensorFlow:
             return inputs, tape.gradient(flat, list(variables), output_gradients=ups)
 
         return output, with_variables
+
+
+def rows_of(values: Any, splits: Any) -> Any:
+    """Flat values as a ragged tensor."""
+    return tf.RaggedTensor.from_nested_row_splits(values, splits, validate=False)
 
 
 def as_tensor(gradient: Any, space: Space) -> Any:
