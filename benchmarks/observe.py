@@ -110,7 +110,7 @@ def torch_variants() -> dict[str, tuple[Callable[[], None], Callable[[], Any]]]:
     def step(kind: str) -> Callable[[], None]:
         torch.manual_seed(0)
         x, y = torch.randn(BATCH, 3, 32, 32), torch.randint(0, 10, (BATCH,))
-        parts = [nn.Conv2d(3, 16, 3), nn.Conv2d(16, 32, 3, 2), nn.Conv2d(32, 32, 3, 2), nn.Linear(32 * 49, 64)]
+        parts = [nn.Conv2d(3, 16, 3), nn.Conv2d(16, 32, 3, 2), nn.Conv2d(32, 32, 3, 2), nn.Linear(32 * 36, 64)]
         last, seen = nn.Linear(64, 10), []
         parameters = [p for part in [*parts, last] for p in part.parameters()]
         optimizer = torch.optim.SGD(parameters, 0.01)

@@ -56,4 +56,7 @@ def test_jax_at_each_run_of_a_compiled_function():
         assert [r.upstream.norm for r in log.records] == [10.0, 10.0, 20.0]
     compiled(x)
     assert len(log.records) == 3
+    with gw.observe() as log:
+        compiled(x)
+    assert len(log.records) == 1
     assert isinstance(log.records[0].upstream.norm, float) and not isinstance(log.records[0].upstream.norm, np.floating)

@@ -71,10 +71,10 @@ class Hub:
 
     def open(self, log: Any) -> None:
         """Let a log hear this thread, and the threads that have no log."""
+        if "tensorflow" in sys.modules:
+            self.reader("tensorflow")
+        self.drain()
         with self.lock:
-            if "tensorflow" in sys.modules:
-                self.reader("tensorflow")
-            self.drain()
             if not self.thread.logs:
                 self.thread.channel = next(i for i in range(len(self.channels) + 1) if i not in self.channels)
             self.thread.logs.append(log)
@@ -87,10 +87,10 @@ class Hub:
 
     def close(self, log: Any) -> None:
         """Bring what is still on its way, and hear no more."""
-        with self.lock:
-            try:
-                self.drain()
-            finally:
+        try:
+            self.drain()
+        finally:
+            with self.lock:
                 self.logs.remove(log)
                 own = self.channels[log.channel]
                 own.remove(log)
@@ -135,13 +135,13 @@ class Hub:
 
     def reader(self, framework: str) -> Reader:
         """The reader of a framework, loaded when its first tensor comes or a log opens with it there."""
-        found = self.readers.get(framework)
-        if found is None:
-            from gradwright.observe.readers import reader_of
+        from gradwright.observe.readers import reader_of
 
-            found = self.readers[framework] = reader_of(framework)
-            found.begin(self, self.open_channels())
-        return found
+        with self.lock:
+            if framework not in self.readers:
+                self.readers[framework] = reader_of(framework)
+                self.readers[framework].begin(self, self.open_channels())
+            return self.readers[framework]
 
     def takers(self, channel: int, seen_rule: Any, source: Any, thinned: int = 1) -> list[Any]:
         """The logs that take this backward, each by its own filter and thinning."""
@@ -153,7 +153,10 @@ class Hub:
             log.add(seen)
 
     def drain(self) -> None:
-        """Bring what compiled functions have left for us."""
+        """Bring what compiled functions have left for us.
+
+        Without the lock: a reader may wait for threads that deliver.
+        """
         for reader in list(self.readers.values()):
             reader.drain(self)
 
