@@ -119,3 +119,22 @@ class Callable:
 )
 def test_whether_grad_wants_the_variables(grad, expected):
     assert takes_variables(grad) is expected
+
+
+YOUNG = frozenset({id(b)})
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [([dw, db], [dw, db]), ([dw], [dw, None]), ({w.ref(): dw}, [dw, None]), ({b.ref(): db, w.ref(): dw}, [dw, db]),
+     (lambda vs: [dw, db], [dw, db])],
+)  # fmt: skip
+def test_a_variable_made_by_the_forward_may_be_answered_for(answer, expected):
+    assert split((dx, answer), [w, b], [w, b], seam, YOUNG) == (dx, expected)
+
+
+@pytest.mark.parametrize("returned", [dx, (dx, dx), [dx, dx, dx], {"x": dx}, None])
+def test_temporaries_need_no_answer(returned):
+    assert split(returned, [b], [b], seam, YOUNG) == (returned, [None])
+    with pytest.raises(Fault, match="reads `w`"):
+        split(returned, [w, b], [w, b], seam, YOUNG)

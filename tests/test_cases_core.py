@@ -367,6 +367,65 @@ def test_a_variable_made_by_the_forward_is_nobody_elses():
     assert_all(grads(lambda: f(x), [x]), [3.0])
 
 
+@pytest.mark.parametrize("form", ["list", "by ref", "function"])
+@every_place
+def test_a_layer_built_at_its_first_call_is_answered_for_at_once(place, form):
+    import keras
+
+    w, x = tf.Variable([[2.0]] * 3), tf.ones([2, 3])
+    layers = []
+
+    @gw.custom_gradient
+    def f(x):
+        if not layers:
+            layers.append(keras.layers.Dense(1, kernel_initializer="ones", use_bias=False))
+        y = layers[0](x) + x @ w
+
+        def grad(up):
+            k = layers[0].kernel.value
+            dk = 7.0 * tf.matmul(x, up, transpose_a=True)
+            answer = {"list": [dk, 5.0 * dk], "by ref": {w.ref(): 5.0 * dk, k.ref(): dk}}
+            return up * tf.ones([1, 3]), answer.get(form, lambda vs: [5.0 * dk if v is w else dk for v in vs])
+
+        return y, grad
+
+    run = tf.function(f) if place == "tape outside" else f
+
+    def step():
+        with tf.GradientTape() as tape:
+            y = run(x)
+        return tape.gradient(y, [layers[0].kernel.value, w])
+
+    found = (tf.function(step) if place == "tape inside" else step)()
+    assert_all([g.numpy() for g in found], [np.full((3, 1), 14.0), np.full((3, 1), 70.0)])
+
+
+@every_place
+def test_a_ragged_output_has_a_ragged_upstream_at_every_order(place):
+    rt = tf.ragged.constant([[1.0, 2.0], [], [3.0]])
+    square = gw.custom_gradient(lambda x: (x * x, lambda up: up * 14.0 * x))
+
+    def first():
+        with tf.GradientTape() as tape:
+            tape.watch(rt.flat_values)
+            y = tf.reduce_sum(square(rt) * 2.0)
+        return tape.gradient(y, rt.flat_values)
+
+    assert_all(grads(lambda: tf.reduce_sum(square(rt)), [rt.flat_values], place), [[14.0, 28.0, 42.0]])
+    assert_all(grads(first, [rt.flat_values], place), [[28.0, 28.0, 28.0]])
+
+
+def test_a_tensor_of_several_parts_is_refused_in_words():
+    class Parts(tf.experimental.ExtensionType):
+        a: tf.Tensor
+        b: tf.Tensor
+
+    x = tf.constant([1.0, 2.0])
+    f = gw.custom_gradient(lambda p: (p.a * p.b, lambda up: up))
+    with pytest.raises(gw.GradwrightError, match="Parts holds several tensors"):
+        grads(lambda: f(Parts(x, x)), [x])
+
+
 # ---------------------------------------------------------------------------------------------------- second order
 
 

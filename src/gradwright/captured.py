@@ -29,16 +29,21 @@ def takes_variables(grad: Callable[..., Any]) -> bool:
     return "variables" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
-def split(returned: Any, variables: list[Any], reads: list[Any], seam: Any) -> tuple[Any, list[Any]]:
+def split(
+    returned: Any, variables: list[Any], reads: list[Any], seam: Any, optional: frozenset[int] = frozenset()
+) -> tuple[Any, list[Any]]:
     """Split what grad returned into the part for the inputs and one gradient per captured variable.
 
     `reads` holds every variable that was read, in order of first use, also those that are not trainable: a rule
-    written for a layer stays right when the layer is frozen.
+    written for a layer stays right when the layer is frozen. `optional` holds the ids of variables that need no answer.
     """
+    needed = [v for v in variables if id(v) not in optional]
     if not is_pair(returned, seam):
-        if not variables:
-            return returned, []
-        raise forgotten(variables, seam)
+        if not needed:
+            return returned, [None] * len(variables)
+        raise forgotten(needed, seam)
+    if variables and not needed and not callable(returned[1]) and not is_answer(returned[1], variables, seam):
+        return returned, [None] * len(variables)
     inputs, answer = returned
     if callable(answer):
         answer = answer(list(variables))
@@ -46,7 +51,10 @@ def split(returned: Any, variables: list[Any], reads: list[Any], seam: Any) -> t
         if is_answer(answer, reads, seam):
             return inputs, []
         return returned, []
-    return inputs, answers(answer, variables, reads, seam)
+    if isinstance(answer, list | tuple) and len(answer) == len(needed) < len(variables):
+        found = dict(zip(map(id, needed), answers(answer, needed, reads, seam), strict=True))
+        return inputs, [found.get(id(v)) for v in variables]
+    return inputs, answers(answer, variables, reads, seam, optional)
 
 
 def is_pair(returned: Any, seam: Any) -> bool:
@@ -68,14 +76,18 @@ def is_answer(answer: Any, reads: list[Any], seam: Any) -> bool:
     return len(answer) in (0, len(reads)) and not (reads == [] and len(answer))
 
 
-def answers(answer: Any, variables: list[Any], reads: list[Any], seam: Any) -> list[Any]:
+def answers(
+    answer: Any, variables: list[Any], reads: list[Any], seam: Any, optional: frozenset[int] = frozenset()
+) -> list[Any]:
     """Understand a list in order of first use, a mapping keyed by variable, or (variable, gradient) pairs."""
     if isinstance(answer, Mapping):
-        return keyed([(seam.variable_of_key(key), g, key) for key, g in answer.items()], variables, reads, seam)
+        return keyed(
+            [(seam.variable_of_key(key), g, key) for key, g in answer.items()], variables, reads, seam, optional
+        )
     if seam.is_leaf(answer) or not isinstance(answer, list | tuple):
         raise forgotten(variables, seam)
     if answer and all(is_keyed_pair(item, seam) for item in answer):
-        return keyed([(seam.variable_of_key(v), g, v) for v, g in answer], variables, reads, seam)
+        return keyed([(seam.variable_of_key(v), g, v) for v, g in answer], variables, reads, seam, optional)
     if len(answer) == len(variables):
         return list(answer)
     if len(answer) == len(reads):
@@ -95,7 +107,13 @@ def is_keyed_pair(item: Any, seam: Any) -> bool:
     return isinstance(item, tuple) and len(item) == 2 and seam.variable_of_key(item[0]) is not None
 
 
-def keyed(items: list[tuple[Any, Any, Any]], variables: list[Any], reads: list[Any], seam: Any) -> list[Any]:
+def keyed(
+    items: list[tuple[Any, Any, Any]],
+    variables: list[Any],
+    reads: list[Any],
+    seam: Any,
+    optional: frozenset[int] = frozenset(),
+) -> list[Any]:
     """Take gradients by variable; missing ones are forgotten, unknown ones are refused."""
     chosen: dict[int, Any] = {}
     known = {id(v) for v in variables} | {id(v) for v in reads}
@@ -110,10 +128,10 @@ def keyed(items: list[tuple[Any, Any, Any]], variables: list[Any], reads: list[A
                 form(seam),
             )
         chosen[id(variable)] = gradient
-    missing = [v for v in variables if id(v) not in chosen]
+    missing = [v for v in variables if id(v) not in chosen and id(v) not in optional]
     if missing:
         raise forgotten(missing, seam)
-    return [chosen[id(v)] for v in variables]
+    return [chosen.get(id(v)) for v in variables]
 
 
 def forgotten(variables: list[Any], seam: Any) -> Fault:

@@ -58,8 +58,8 @@ class Pullback:
     """
 
     __slots__ = (
-        "dynamic_shape", "grad", "output_spaces", "outputs", "reads", "restrictions", "rule", "seam", "slots",
-        "spaces", "takes", "variable_spaces", "variables",
+        "dynamic_shape", "grad", "optional", "output_spaces", "outputs", "reads", "restrictions", "rule", "seam",
+        "slots", "spaces", "takes", "variable_spaces", "variables",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +79,8 @@ class Pullback:
         self.variables = [v for v in self.reads if seam.is_trainable(v)]
         self.variable_spaces: list[Space] = [seam.space(v) for v in self.variables]
         self.takes = bool(self.variables) and takes_variables(grad)
+        # The variables that the forward itself made: they may be answered for, and need not be.
+        self.optional: frozenset[int] = frozenset()
         self.dynamic_shape: Callable[[int], Any] | None = None
         self.restrictions: dict[int, Callable[[Any], Any]] = {}
 
@@ -96,6 +98,7 @@ class Pullback:
             seam,
             seam.not_among(reads, tensors),
         )
+        made.optional = getattr(reads, "young", frozenset())
         if hasattr(seam, "restrictions"):
             made.restrictions = seam.restrictions(tensors)
         return made
@@ -146,7 +149,7 @@ class Pullback:
 
     def matched(self, raw: Any) -> tuple[list[Any], list[Any]]:
         """Split and order what grad returned: per tensor argument, and per captured variable."""
-        inputs, answered = split(raw, self.variables, self.reads, self.seam)
+        inputs, answered = split(raw, self.variables, self.reads, self.seam, self.optional)
         gradients = match(inputs, self.slots, self.seam, [space.kind != "none" for space in self.spaces])
         self.refuse_nothing(gradients, answered)
         return gradients, answered

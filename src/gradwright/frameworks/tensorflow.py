@@ -216,7 +216,7 @@ class TensorFlow:
     def run(self, rule: Rule, bound: Bound) -> tuple[Any, Callable[..., Any], Outputs, list[Any]]:
         """Run the forward: the output, the user's grad, the outputs taken apart, the variables that were read."""
         output, grad, reads = tf_tapes.run(rule, bound, first_order=False)
-        return output, grad, Outputs(output, self), reads
+        return output, grad, Outputs(output, self), [v for v in reads if id(v) not in reads.young]
 
     def variables_by_autodiff(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run a rule that answers for its inputs only; its captured variables are differentiated by a tape."""

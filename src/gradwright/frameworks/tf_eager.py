@@ -57,7 +57,7 @@ def plain(rule: Rule, args: tuple[Any, ...]) -> Any:
     output, grad = rule.unpack(result)
     if reads or type(output) is not EagerTensor or (orders and not first_order):
         bound = Bound(args, {}, named_slots(rule, args))
-        return recorded(rule, bound, list(args), output, grad, tf_tapes.older(reads, born), born, first_order)
+        return recorded(rule, bound, list(args), output, grad, tf_tapes.Heard(reads, born), born, first_order)
     if not orders:
         if inside_a_pullback():
             tf_orders.refuse_lost_capture(rule, list(args))

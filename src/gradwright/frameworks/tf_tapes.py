@@ -162,7 +162,19 @@ def run(rule: Any, bound: Any, first_order: bool, pair: Any = None) -> tuple[Any
             if first_order:
                 private.restart_recording()
     output, grad = rule.unpack(result)
-    return output, grad, older(reads, born)
+    return output, grad, Heard(reads, born)
+
+
+class Heard(list[Any]):
+    """Variables in order of first use; `young` are those that the forward itself made.
+
+    A young one may be a temporary, which nobody asks about, or the weight of a layer that is built at its first call:
+    a rule may answer for it and need not.
+    """
+
+    def __init__(self, variables: list[Any], moment: int):
+        super().__init__(variables)
+        self.young = frozenset(id(v) for v in variables if born_after(v, moment))
 
 
 def older(variables: list[Any], moment: int) -> list[Any]:
