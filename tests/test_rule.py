@@ -267,3 +267,26 @@ def test_a_rule_without_tensor_arguments_answers_for_its_variables():
             return tape.gradient(y, w)
 
         assert float(trace(run)()) == 100.0
+
+
+def test_a_grad_that_cannot_take_its_upstreams_is_refused_with_their_number():
+    two = gw.custom_gradient(lambda x: ((x * 1.0, x * 2.0), lambda upstream: upstream), name="two")
+    x = tf.constant([1.0, 2.0])
+    for call in (two, tf.function(two)):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = call(x)[0]
+        with pytest.raises(gw.GradientCountError, match=r"(?s)rule `two` .*gets 2 upstreams.*def grad\(up_0, up_1\)"):
+            tape.gradient(y, x)
+
+
+def test_an_error_of_the_users_own_stays_his():
+    def grad(upstream):
+        raise TypeError("mine")
+
+    x = tf.constant([1.0])
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = gw.custom_gradient(lambda x: (x * 1.0, grad))(x)
+    with pytest.raises(TypeError, match="mine"):
+        tape.gradient(y, x)

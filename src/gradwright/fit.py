@@ -133,7 +133,7 @@ def unexplained(given: Shape, wanted: Shape) -> Fault:
 def blame(given: Shape, wanted: Shape) -> str:
     """Name the axis that nobody can explain."""
     if len(given) < len(wanted):
-        return f"it has {len(given)} axes where the input has {len(wanted)}"
+        return f"it has {len(given)} {'axis' if len(given) == 1 else 'axes'} where the input has {len(wanted)}"
     lost = len(given) - len(wanted)
     axis = next(i for i, (g, w) in enumerate(zip(given[lost:], wanted, strict=True)) if not explained(g, w))
     return f"axis {axis} of the input has size {wanted[axis]}, the gradient has {given[axis + lost]} there"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -37,6 +38,19 @@ class Pulled:
     variable_gradients: list[Any]
     repairs: list[tuple[str, str]]
     matched: list[Any] = field(default_factory=list)
+
+
+def refuse_arity(grad: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Say how many upstreams there are, if grad cannot take them; another error is the user's own."""
+    try:
+        inspect.signature(grad).bind(*args, **kwargs)
+    except ValueError:
+        return
+    except TypeError as error:
+        count = len(args) + len([key for key in kwargs if key != "variables"])
+        names = ", ".join(f"up_{i}" for i in range(count)) if count > 1 else "upstream"
+        fact = f"grad gets {count} upstream{'s' * (count != 1)}, one for each output, and cannot take them: {error}"
+        raise Fault(GradientCountError, fact, f"def grad({names}): ...") from None
 
 
 class _Pulling(threading.local):
@@ -144,6 +158,9 @@ class Pullback:
         _pulling.depth += 1
         try:
             return self.grad(*args, **kwargs)
+        except TypeError:
+            refuse_arity(self.grad, args, kwargs)
+            raise
         finally:
             _pulling.depth -= 1
 

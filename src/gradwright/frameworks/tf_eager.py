@@ -80,7 +80,11 @@ def plain_backward(rule: Rule, grad: Any, facts: list[Any], fact: Any, upstream:
     """Hand over gradients that fit at sight; everything else is for the whole pullback."""
     if type(upstream) is not EagerTensor or events.listeners or not executing_eagerly():
         return symbolic_safe(whole(rule, grad, facts, fact), [upstream])
-    returned = grad(upstream)
+    try:
+        returned = grad(upstream)
+    except TypeError:
+        # Once more the long way, which tells a grad that cannot take its upstreams from an error inside of it.
+        return symbolic_safe(whole(rule, grad, facts, fact), [upstream])
     gradients = (returned,) if type(returned) is EagerTensor else returned
     if type(gradients) not in (tuple, list) or len(gradients) != len(facts):
         return whole(rule, grad, facts, fact).settle(returned).gradients
