@@ -123,6 +123,9 @@ class Guard:
 
 
 def here(tensor: Any) -> Any:
-    """A tensor as one of the graph that is being built, so that its gradient can be asked for there."""
-    graph = tf.compat.v1.get_default_graph()
-    return tensor if tensor.graph is graph else tf.identity(tensor)
+    """A tensor as a source of its own in the graph that is being built.
+
+    A captured output depends on a captured input; as they are, the derivative by the input would count that path
+    too, which the output's own upstream brings already.
+    """
+    return tf.identity(tensor)
