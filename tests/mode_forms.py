@@ -41,6 +41,11 @@ def product(x, s):
     return x * s, lambda up: (10.0 * up * s, 10.0 * up * x)
 
 
+@gw.custom_gradient
+def broadcast(x, s):
+    return x * s, lambda up: (10.0 * up * s, 10.0 * up * x)  # not summed to the shape of s
+
+
 w = tf.Variable([2.0, 3.0], name="w")
 
 
@@ -70,11 +75,16 @@ def own_jvp(x):
     return y, grad
 
 
+def shaped(y, x):
+    y.set_shape(x.shape)
+    return y
+
+
 @gw.custom_gradient
 def in_numpy(x):
-    y = tf.ensure_shape(tf.numpy_function(np.sin, [x], tf.float32), x.shape)
     slope = lambda up, x: up * 3 * np.cos(x)
-    return y, lambda up: tf.ensure_shape(tf.numpy_function(slope, [up, x], tf.float32), x.shape)
+    y = shaped(tf.numpy_function(np.sin, [x], tf.float32), x)
+    return y, lambda up: shaped(tf.numpy_function(slope, [up, x], tf.float32), x)
 
 
 @gw.custom_gradient
@@ -103,6 +113,17 @@ FORMS = {
             "third": [None, None],
             "tangents": [10 * S + 10 * X],
         },
+    ),
+    "broadcast operand": Form(
+        broadcast,
+        [X, S[0]],
+        {
+            "gradients": [10 * S[0] * ONE, 10 * X.sum(0)],
+            "second": [10 * ONE, 20 * np.ones(2, "float32")],
+            "third": [None, None],
+            "tangents": [10 * S[0] + 10 * X],
+        },
+        "rows",
     ),
     "captured variable": Form(
         weighted,

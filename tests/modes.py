@@ -246,6 +246,7 @@ PLACES: list[tuple[str, Callable[[Apply], Apply], dict[str, Any], str]] = [
     ("unknown shapes", _same, {"specs": "shapes"}, "graph"),
     ("unknown rank", _same, {"specs": "rank"}, "graph"),
     ("jit_compile", _same, {"jit_compile": True}, "graph xla"),
+    ("jit_compile, unknown shapes", _same, {"jit_compile": True, "specs": "shapes"}, "graph xla"),
     ("cond", _cond, {}, "graph"),
     ("while", _while, {}, "graph"),
     ("map_fn", _map, {}, "graph rows"),
@@ -326,7 +327,8 @@ def _contract(
         jacobians = [persistent(tape, y, s) if carries(s) else None for s in sources]
         for i, jacobian in enumerate(jacobians):
             if jacobian is not None:
-                weights = tf.reshape(up, [*up.shape, *[1] * (len(jacobian.shape) - len(up.shape))])
+                ones = tf.ones([len(jacobian.shape) - len(up.shape)], tf.int32)
+                weights = tf.reshape(up, tf.concat([tf.shape(up), ones], 0))
                 part = tf.reduce_sum(weights * jacobian, list(range(1 if batch else 0, len(up.shape))))
                 totals[i] = part if totals[i] is None else totals[i] + part
     return totals
@@ -349,6 +351,12 @@ def _(call: Call) -> list[Any]:
 
 def _batch_jacobian(tape: Any, y: Any, x: Any) -> Any:
     return tape.batch_jacobian(y, x)
+
+
+@mode("jacobian, unknown shapes", needs="graph linear")
+def _(call: Call) -> list[Any]:
+    run = lambda *xs: _contract(call, lambda t, y, x: t.jacobian(y, x), xs)
+    return function(run, input_signature=_specs(call.xs, "shapes"))(*call.xs)
 
 
 @mode("batch_jacobian", needs="rows values linear")
@@ -378,6 +386,12 @@ def _(call: Call) -> list[Any]:
 @mode("vectorized_map in function, tape outside", needs="rows graph")
 def _(call: Call) -> list[Any]:
     return reverse(call, call.xs, function(lambda *xs: _vectorized(call.apply)(*xs)))
+
+
+@mode("vectorized_map, unknown shapes", needs="rows graph")
+def _(call: Call) -> list[Any]:
+    run = lambda *xs: reverse(call, xs, _vectorized(call.apply))
+    return function(run, input_signature=_specs(call.xs, "shapes"))(*call.xs)
 
 
 @mode("vectorized_map, gradient inside", needs="rows graph values")

@@ -290,3 +290,23 @@ def test_an_error_of_the_users_own_stays_his():
         y = gw.custom_gradient(lambda x: (x * 1.0, grad))(x)
     with pytest.raises(TypeError, match="mine"):
         tape.gradient(y, x)
+
+
+def test_a_rule_made_in_a_traced_function_is_placed_where_the_user_wrote_it():
+    """AutoGraph runs a rewritten copy of the function from a file of its own."""
+
+    def layer(x):
+        @gw.custom_gradient
+        def inner(x):
+            return x * 2.0, lambda up: up
+
+        lone = gw.custom_gradient(lambda x: (x * 2.0, lambda up: up))
+        places.append((inner.where, lone.where))
+        for _ in tf.range(2):
+            x = lone(inner(x))
+        return x
+
+    places = []
+    layer(tf.constant(1.0))
+    tf.function(layer)(tf.constant(1.0))
+    assert places[0][0].startswith("test_rule.py:") and set(places) == {places[0]}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import gc
 import inspect
 import os
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +20,35 @@ def place_of(function: Callable[..., Any]) -> str:
     code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
     if code is None:
         return "builtin"
+    if GENERATED in code.co_filename:
+        return place_before_autograph(code) or "generated"
     return f"{os.path.basename(code.co_filename)}:{line_of(code)}"
+
+
+# TensorFlow's AutoGraph rewrites a function into a file of this name and runs that instead.
+GENERATED = "__autograph_generated_file"
+
+
+def place_before_autograph(code: types.CodeType) -> str | None:
+    """Where the user wrote code that AutoGraph has rewritten, by the source map of the rewritten function that runs."""
+    for line in (line_of(code), *range(code.co_firstlineno, code.co_firstlineno + 12)):
+        for (file, number), origin in source_map(code.co_filename).items():
+            if number == line and file == code.co_filename:
+                return f"{os.path.basename(origin.loc.filename)}:{origin.loc.lineno}"
+    return None
+
+
+def source_map(generated: str) -> dict[Any, Any]:
+    """The source map of a generated file: that of the function out of it which is running now."""
+    frame = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_filename == generated:
+            for holder in gc.get_referrers(frame.f_code):
+                found = getattr(holder, "ag_source_map", None)
+                if found:
+                    return found
+        frame = frame.f_back  # type: ignore[assignment]
+    return {}
 
 
 def line_of(code: types.CodeType) -> int:

@@ -64,7 +64,7 @@ for kind in ("module", "bare"):
     for name in ("top", "inside", "mapped"):
         told(f"{kind}, {name}", lambda: gradients(getattr(loaded, name)))
         told(f"{kind}, {name}, in function", lambda: gradients(tf.function(lambda x: getattr(loaded, name)(x))))
-    for name in ("variable", "variable_inside"):
+    for name in ("variable", "variable_inside", "native_inside"):
         told(f"{kind}, {name}", lambda: gradients(getattr(loaded, name), loaded.w))
     told(f"{kind}, trained", lambda: loaded.trained(x).numpy().tolist())
     told(f"{kind}, order 2", lambda: second(loaded.top))
