@@ -56,7 +56,7 @@ def _of_mapping(cls: type) -> tuple[Callable[..., Any], Callable[..., Any]]:
         return [value[key] for key in keys], keys, keys
 
     def unflatten(keys: Any, children: Any) -> Any:
-        made = {} if _is_wrapper(cls) else cls.__new__(cls)
+        made: Any = {} if _is_wrapper(cls) else cls.__new__(cls)  # pyright: ignore[reportCallIssue]
         dict.update(made, zip(keys, children, strict=True))
         return made
 
@@ -72,7 +72,7 @@ def _of_sequence(cls: type, base: type) -> tuple[Callable[..., Any], Callable[..
     def unflatten(_: Any, children: Any) -> Any:
         if _is_wrapper(cls):
             return base(children)
-        made = base.__new__(cls, children) if base is tuple else cls.__new__(cls)
+        made: Any = base.__new__(cls, children) if base is tuple else cls.__new__(cls)  # pyright: ignore[reportCallIssue]
         if base is list:
             list.extend(made, children)
         return made
@@ -139,7 +139,7 @@ def show(value: Any, is_leaf: Callable[[Any], bool]) -> str:
         if isinstance(value, list):
             return f"[{inner}]"
         return f"({inner},)" if len(value) == 1 else f"({inner})"
-    names = getattr(value, "_fields", None) or [f.name for f in dataclasses.fields(value)]
+    names = getattr(value, "_fields", None) or [f.name for f in dataclasses.fields(value)]  # pyright: ignore[reportArgumentType]
     return type(value).__name__ + "(" + ", ".join(f"{n}={show(getattr(value, n), is_leaf)}" for n in names) + ")"
 
 

@@ -93,9 +93,10 @@ class External(Form):
         floats = [call.leaves[i] for i in call.floats]
         if self.dtype is None and not floats:
             raise ArgumentError(compose(self.name, self.where, "no float tensor among the arguments", "dtype=..."))
-        dtypes = list(self.dtype) if self._many() else [self.dtype or floats[0].dtype]
+        declared: Any = self.dtype
+        dtypes = list(declared) if self._many() else [declared or floats[0].dtype]
         shapes = [None if t.shape.rank is None else tuple(t.shape) for t in floats]
-        shape = self.shape
+        shape: Any = self.shape
         if shape == "same":
             shape = shapes[0] if shapes else None
         elif callable(shape):

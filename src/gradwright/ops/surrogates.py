@@ -71,7 +71,9 @@ class StraightThrough(Form):
             return call.by_argument(call.floats, [upstream] * count)
 
         def grad(upstream: Any, variables: Any = None) -> Any:
-            return (inputs(upstream), by_variables(variables, upstream)) if variables else inputs(upstream)
+            if variables and by_variables is not None:
+                return inputs(upstream), by_variables(variables, upstream)
+            return inputs(upstream)
 
         grad.jvp = self._pushforward(call, output)  # type: ignore[attr-defined]
         return output, grad

@@ -101,9 +101,9 @@ def squeeze(x: Any, axis: Any = None) -> Pair:
     if axis is not None:
         axis = axis if isinstance(axis, list | tuple) else plan.whole(axis, "axis")
         axis = plan.axes_of(axis, None if sizes is None else len(sizes))
-        wide = [a for a in axis if sizes is not None and sizes[a] not in (1, None)]
+        wide = [] if sizes is None else [(a, sizes[a]) for a in axis if sizes[a] not in (1, None)]
         if wide:
-            raise ValueError(f"axis {wide[0]} has size {sizes[wide[0]]}, only size 1 can be dropped")
+            raise ValueError(f"axis {wide[0][0]} has size {wide[0][1]}, only size 1 can be dropped")
     origin = b.shape(x)
     return linear_pair(
         "squeeze", b, x, b.squeeze(x, axis), lambda up: b.reshape(up, origin), lambda t: b.squeeze(t, axis)

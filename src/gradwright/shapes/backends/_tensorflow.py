@@ -265,7 +265,7 @@ def refusing(message, sizes, dtype):
 
 def like(dtype):
     """Something that has a dtype, for `zeros`."""
-    return tf.TensorSpec(None, dtype)
+    return tf.TensorSpec(None, dtype)  # pyright: ignore[reportArgumentType]  (None is an unknown rank)
 
 
 def dtype_name(x):
