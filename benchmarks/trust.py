@@ -1,6 +1,8 @@
 """How often is a right rule called wrong, and a wrong one right? Over functions, sizes, dtypes and seeds.
 
-    python benchmarks/trust.py [seeds] [largest size]
+    python benchmarks/trust.py [seeds] [largest size] [--differences]
+
+`--differences` withholds every better oracle, so that the differences and their bounds are tried alone.
 
 Prints one line a dtype and size, then the totals: false alarms, misses, undecided, and how many single wrong
 coordinates were found and named.
@@ -8,6 +10,7 @@ coordinates were found and named.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import time
@@ -60,9 +63,18 @@ def changes(rule, how, xs) -> bool:
     return False
 
 
+def withhold_oracles() -> None:
+    """Let the checker judge by differences alone."""
+    examine = importlib.import_module("gradwright.check.examine")
+    examine.choose = lambda *_: examine.Oracle("differences", "differences alone", None)
+
+
 def main() -> None:
-    seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 20
-    largest = int(sys.argv[2]) if len(sys.argv) > 2 else SIZES[-1]
+    numbers = [int(a) for a in sys.argv[1:] if a.isdigit()]
+    seeds = numbers[0] if numbers else 20
+    largest = numbers[1] if len(numbers) > 1 else SIZES[-1]
+    if "--differences" in sys.argv:
+        withhold_oracles()
     total: Counter = Counter()
     for dtype in ("float64", "float32", "float16", "bfloat16"):
         for n in [n for n in SIZES if n <= largest]:

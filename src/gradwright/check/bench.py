@@ -40,6 +40,11 @@ class Bench:
         """The rounding unit the rule computes in."""
         return epsilon("float64") if self.precise_rule else self.native_eps
 
+    @property
+    def least(self) -> float:
+        """What an output may lose to underflow in the inputs' own precision."""
+        return 8 * max((underflow(leaf.dtype) for leaf in self.subject.leaves), default=0.0)
+
     def floor(self, leaf: int) -> float:
         """What the rule may lose of a leaf's gradient to underflow."""
         return 64 * underflow("float64" if self.precise_rule else self.subject.leaves[leaf].dtype)

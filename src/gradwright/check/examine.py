@@ -15,6 +15,7 @@ from gradwright.check.native import in_own_precision, singular
 from gradwright.check.numeric import normal
 from gradwright.check.oracle import Oracle, choose
 from gradwright.check.order import second_order
+from gradwright.check.progress import Progress
 from gradwright.check.report import Evidence, Fault, Report
 from gradwright.check.sample import Sample, beside, judge, rounded, take
 from gradwright.check.search import search
@@ -31,6 +32,7 @@ class Examination:
         self.oracle = Oracle("none", "", None)
         self.strengths: list[float] = []
         self.hasty = False
+        self.progress = Progress(subject.name, 7)
 
     def run(self, contract: bool, modes: list[str], order: int) -> Report:
         """The whole proof."""
@@ -39,6 +41,8 @@ class Examination:
             self._prove(contract, modes, order)
         except Refused as refused:
             self.report.faults.append(refused.fault)
+        finally:
+            self.progress.close()
         self._close()
         return self.report
 
@@ -49,6 +53,7 @@ class Examination:
         native = self._native(self.subject.values())
         if native is None:
             return
+        self.progress.stage("double precision")
         trial = self.bench.choose_precision(native.point, native.opened.outputs, native.upstreams)
         first = self._first(native, trial)
         if not contract and first is not None and self._at_a_glance(first):
@@ -57,18 +62,23 @@ class Examination:
             self._begin_again()
             self._prove(contract, modes, order)
             return
+        self.progress.stage("beside the point")
         near = beside(native.point, self.bench, self.rng)
         self.samples = [s for s in (first, next(filter(None, map(self._sample, near)), None)) if s]
         if not self.samples:
             self.report.reason = "the forward cannot be evaluated again at this point"
             return
         last = self.samples[-1]
+        self.progress.stage("the oracle")
         self.oracle = self._choose(last)
+        self.progress.stage("comparing")
         for sample in self.samples:
             judge(self.bench, sample, self.oracle, self.rng)
+        self.progress.stage("the contract")
         if not (contract and self._contract(last)):
             self._values()
         self._weigh()
+        self.progress.stage("modes and orders")
         if contract:
             self.report.faults += in_own_precision(self, native, self.samples[0])
         if not self.report.faults:

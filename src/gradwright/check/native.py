@@ -38,7 +38,8 @@ def _blurred(name: str, dtype: str, got: np.ndarray, due: np.ndarray, eps: float
     off = float(np.linalg.norm(np.ravel(got) - np.ravel(due)))
     if not off > max(LOSS, 64 * eps) * size:
         return []
-    said = f"the gradient of `{name}` loses its digits in {dtype}: right in float64, off by {off / max(size, 1e-300):.1%} here"
+    share = off / max(size, 1e-300)
+    said = f"the gradient of `{name}` loses its digits in {dtype}: right in float64, off by {share:.1%} here"
     return [Fault("precision", name, said)]
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gradwright.check.sample import Sample
 
 SMALL = 64
+DROWNED = 1e-4
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ def search(examination: Examination, sample: Sample) -> list[Fault]:
     probes = [probe(examination, sample, joint(sample, rng)) for _ in range(2)]
     silent = [i for i, g in enumerate(sample.answer.gradients) if g is None or not np.any(g)]
     probes += [probe(examination, sample, single(point, i, rng)) for i in silent if point[i].size]
+    drowned = quiet(sample, rng)
+    probes += [probe(examination, sample, drowned)] if drowned else []
     examination.strengths += [p.slack / p.terms for p in probes[:2] if p.terms]
     if not any(p.off for p in probes):
         if any(not np.isfinite(p.found.value) for p in probes):
@@ -59,10 +62,20 @@ def search(examination: Examination, sample: Sample) -> list[Fault]:
 
 
 def joint(sample: Sample, rng: np.random.Generator) -> list[np.ndarray]:
-    """A direction in which every argument weighs the same by the rule's own account."""
+    """A direction in which every argument weighs the same by the rule's own account, and none moves far."""
     direction = [typical(x) * signs(rng, x) for x in sample.point]
     weights = [spread([g], [v]) for g, v in zip(sample.answer.gradients, direction, strict=True)]
-    return [v / w if w > 0 else v for v, w in zip(direction, weights, strict=True)] if any(weights) else direction
+    least = min([w for w in weights if w > 0], default=0.0)
+    return [v * (least / w) if w > 0 else v for v, w in zip(direction, weights, strict=True)]
+
+
+def quiet(sample: Sample, rng: np.random.Generator) -> list[np.ndarray] | None:
+    """A direction in the elements alone that huge ones beside them would drown; None where there are none."""
+    direction = [typical(x) * signs(rng, x) for x in sample.point]
+    pairs = zip(sample.answer.gradients, direction, strict=True)
+    parts = [np.zeros(v.shape) if g is None else np.abs(g * v) for g, v in pairs]
+    masks = [part < DROWNED * np.max(part, initial=0.0) for part in parts]
+    return [v * m for v, m in zip(direction, masks, strict=True)] if any(m.any() for m in masks) else None
 
 
 def single(point: list[np.ndarray], leaf: int, rng: np.random.Generator) -> list[np.ndarray]:
@@ -98,6 +111,9 @@ def _kinked(examination: Examination, sample: Sample, probes: list[Probe]) -> bo
 def _leaf(examination: Examination, sample: Sample, leaf: int) -> list[Fault]:
     """The faults of one argument, if it is off on its own."""
     directions = [single(sample.point, leaf, examination.rng) for _ in range(3)]
+    drowned = quiet(sample, examination.rng)
+    if drowned is not None:
+        directions[2] = [v if i == leaf else np.zeros_like(v) for i, v in enumerate(drowned)]
     probes = [probe(examination, sample, direction) for direction in directions]
     if not any(p.off for p in probes):
         return []

@@ -39,6 +39,7 @@ def _noise(bench: Bench, point: Arrays, upstreams: Arrays, rng: np.random.Genera
     floor = bench.forward_eps * spread(upstreams, base)
     if fine:
         return floor
+    floor += spread(upstreams, [np.full(y.shape, bench.least) for y in base])
     draws = [bench.forward([nudged(rng, x, bench.native_eps) for x in point]) for _ in range(2)]
     changes = [abs(inner(upstreams, [a - b for a, b in zip(draw, base, strict=True)])) for draw in draws]
     return max([floor, *changes])
