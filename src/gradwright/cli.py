@@ -77,10 +77,10 @@ def check(
     and the report says that they were guessed. The files are imported, not run as programs.
     """
     from gradwright.check.audit import check_targets
-    from gradwright.check.progress import progress
+    from gradwright.check.counter import counter
     from gradwright.check.quiet import silence
 
-    with progress() as step, silence():
+    with counter() as step, silence():
         audit = check_targets(targets, inside, surrogates, step)
     finish(audit, as_json, output, verbose)
 

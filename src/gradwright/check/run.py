@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from gradwright.check import program
 from gradwright.check.audit import Audit, on_purpose_note, prove_meetings
 from gradwright.check.find import Problem
-from gradwright.check.progress import progress
+from gradwright.check.counter import counter
 from gradwright.check.quiet import silence
 from gradwright.check.watch import Watch, compiled_run_eagerly, watching
 
@@ -32,7 +32,7 @@ def run_program(
         with watching(watch), compiled_run_eagerly() if eager else nullcontext():
             problem = unusable(target, is_module)
             status = None if problem else program.run(target, is_module)
-        with progress() as step, silence():
+        with counter() as step, silence():
             audit = Audit(prove_meetings(watch.take(), surrogates, step), program=target, program_status=status)
     audit.notes = [*left_out(watch), *on_purpose_note(audit.findings)]
     if problem or (not audit.findings and not status):
