@@ -32,8 +32,12 @@ def write(emission: Any, graph: Any, op: Any) -> None:
         named.append((PUSHFORWARD, emission.pushed))
     for attribute, lifted in named:
         lifted.function.add_to_graph(graph)
-        name = lifted.function.name
-        value = attr_value_pb2.AttrValue(func=attr_value_pb2.NameAttrList(name=name))
+        name = as_text(lifted.function.name)
+        if attribute == PULLBACK:
+            value = attr_value_pb2.AttrValue(func=attr_value_pb2.NameAttrList(name=name))
+        else:
+            # As text: TensorFlow loads what an attribute calls first only for ops without a gradient of their own.
+            value = attr_value_pb2.AttrValue(s=name.encode())
         private.set_attribute(op, attribute, value)
     private.set_attribute(op, LAYOUT, attr_value_pb2.AttrValue(s=json.dumps(layout(emission), separators=(",", ":")).encode()))
 
@@ -63,7 +67,8 @@ def loaded(load: Callable[..., Any]) -> Callable[..., Any]:
 
     def load_and_restore(*args: Any, **kwargs: Any) -> Any:
         functions = load(*args, **kwargs)
-        by_name = {as_text(function.name): function for function in functions.values()}
+        by_name = {as_text(name): function for name, function in functions.items()}  # by the names when saved
+        by_name |= {as_text(function.name): function for function in functions.values()}
         graphs = [function.graph for function in functions.values()]
         for graph in graphs:
             for op in graph.get_operations():
@@ -91,10 +96,11 @@ def restore(op: Any, by_name: dict[str, Any], graphs: list[Any]) -> None:
     if function is None:
         return
     pushed = private.attribute(op, PUSHFORWARD)
+    pushed = None if pushed is None else by_name.get(as_text(pushed))
     emission = tf_graph.Emission(
         remembered(facts),  # type: ignore[arg-type]
         Lifted(callable_again(function), [], [template_of(kind) for kind in facts["template"]]),
-        None if pushed is None else Lifted(callable_again(by_name[pushed.name]), [], ["dense"] * facts["counts"][0]),
+        None if pushed is None else Lifted(callable_again(pushed), [], ["dense"] * facts["counts"][0]),
     )
     emission.name = name
     emission.counts = tuple(facts["counts"])
