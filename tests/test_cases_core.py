@@ -265,9 +265,9 @@ def test_variables_come_in_order_of_first_use_however_they_are_read(place):
     frozen = tf.Variable(tf.ones([2, 2]), trainable=False)
     readings = [
         lambda x, v: x @ v,
-        lambda x, v: v * x,
-        lambda x, v: x + v,
-        lambda x, v: x + v.read_value(),
+        lambda x, v: x * v,  # read in C++
+        lambda x, v: x + tf.nn.relu(v),  # read in C++
+        lambda x, v: v * x + v.read_value(),
         lambda x, v: tf.concat([x, v], 0)[:2] + tf.gather(v, [0, 1]),
     ]
     x = tf.ones([2, 2])
