@@ -56,6 +56,10 @@ def _guard_against_saving(graph: Any, refuse: Callable[[str], Exception]) -> lis
         outermost = outermost.outer_graph
     if save_context is None or not hasattr(outermost, "capture_call_time_value"):
         return []
+    # A backward function is made by TensorFlow, which counts its captures and knows none that are deferred; it is
+    # saved only with the forward function, and that one has its guard.
+    if outermost.name.startswith("__backward_"):
+        return []
 
     def value() -> Any:
         if save_context.in_save_context():

@@ -81,11 +81,21 @@ def again(
         return (gradients, pulled[len(inputs) :]) if variables else gradients
 
     def jvp(*tangents: Any) -> list[Any]:
+        """The transpose of the pullback, which is linear: two tapes, so that any mode may differentiate it again."""
         arrived = dict(zip(tensors, tree.flatten(list(tangents), is_tensor)[0], strict=True))
-        inputs = [tf.convert_to_tensor(leaves[i]) for i in places]
-        with recording(), tf.autodiff.ForwardAccumulator(inputs, [arrived[i] for i in places]) as accumulator:
-            outputs = tree.flatten(second(inputs), is_tensor)[0]
-        return [accumulator.jvp(tf.convert_to_tensor(y)) if is_float(y) else None for y in outputs]
+        inputs = [tf.identity(leaves[i]) for i in places]
+        with recording(), tf.GradientTape() as outer:
+            with tf.GradientTape() as inner:
+                inner.watch(inputs)
+                outputs = tree.flatten(second(inputs), is_tensor)[0]
+            floats = [tf.convert_to_tensor(y) for y in outputs if is_float(y)]
+            ups = [tf.ones_like(y) for y in floats]
+            outer.watch(ups)
+            pulled = inner.gradient(floats, inputs, output_gradients=ups)
+        pairs = [(g, arrived[i]) for g, i in zip(pulled, places, strict=True) if g is not None]
+        pushed = outer.gradient([g for g, _ in pairs], ups, output_gradients=[t for _, t in pairs])
+        found = iter(pushed)
+        return [next(found) if is_float(y) else None for y in outputs]
 
     grad.jvp = jvp  # type: ignore[attr-defined]
     return grad
