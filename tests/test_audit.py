@@ -634,3 +634,23 @@ def test_a_rule_is_found_behind_its_wrappers():
     assert rule_in(tf.function(rule)) is rule
     assert rule_in(double) is None
     assert found(rule).name == "double"
+
+
+def test_how_far_an_audit_is_is_shown_on_a_terminal_only(monkeypatch, capfd):
+    import os
+
+    from gradwright.check.counter import counter
+
+    with counter() as step:
+        step(0, 2, "first")
+    assert capfd.readouterr() == ("", "")
+    ours, theirs = os.openpty()
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        monkeypatch.setenv("TERM", "xterm")
+        with counter() as step:
+            step(0, 2, "first")
+            step(1, 2, "second")
+        monkeypatch.undo()
+        assert b"proving 2 of 2: second" in os.read(ours, 4096)
+    os.close(ours)

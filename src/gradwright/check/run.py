@@ -9,8 +9,8 @@ from contextlib import nullcontext
 
 from gradwright.check import program
 from gradwright.check.audit import Audit, on_purpose_note, prove_meetings
-from gradwright.check.find import Problem
 from gradwright.check.counter import counter
+from gradwright.check.find import Problem
 from gradwright.check.quiet import silence
 from gradwright.check.watch import Watch, compiled_run_eagerly, watching
 
