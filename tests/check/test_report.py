@@ -48,6 +48,7 @@ def test_attributes():
     fault = next(f for f in report.faults if f.label == "sign")
     assert fault.error > fault.bound >= 0 and len(fault.index) == 1 and fault.where == "test_report.py:14"
     assert report.labels == ["not-summed", "sign"] and not report.ok
+    assert all(f.where == fault.where and f.repair for f in report.faults)
     assert {row.argument: row.status for row in report.arguments} == {"x": "right", "s": "wrong"}
     assert 0 < report.detectable < 1e-6
 

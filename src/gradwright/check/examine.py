@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -219,6 +220,7 @@ class Examination:
 
     def _close(self) -> None:
         report, counts = self.report, self.bench.counts
+        report.faults = [dataclasses.replace(f, where=f.where or self.subject.where) for f in report.faults]
         report.oracle = self.oracle.text
         report.calls = dict(counts)
         report.evaluations = sum(counts.values())
