@@ -9,6 +9,7 @@ import numpy as np
 
 from gradwright.check.bench import Arrays, Bench
 from gradwright.check.contract import clauses
+from gradwright.check.evidence import evidence
 from gradwright.check.forward import adjoint
 from gradwright.check.localise import confirmed
 from gradwright.check.modes import same_in
@@ -17,7 +18,7 @@ from gradwright.check.numeric import normal
 from gradwright.check.oracle import Oracle, choose
 from gradwright.check.order import second_order
 from gradwright.check.progress import Progress
-from gradwright.check.report import Evidence, Fault, Report
+from gradwright.check.report import Fault, Report
 from gradwright.check.sample import Sample, beside, judge, rounded, take
 from gradwright.check.search import search
 from gradwright.check.subject import Answer, Opened, Refused, Subject
@@ -224,32 +225,13 @@ class Examination:
         report.oracle = self.oracle.text
         report.calls = dict(counts)
         report.evaluations = sum(counts.values())
-        report.arguments = self._evidence()
+        report.arguments = evidence(self.subject, self.samples, self.report.faults)
         seen = [row.detectable for row in report.arguments if row.detectable is not None]
         report.detectable = max([*seen, *self.strengths], default=None)
         if report.faults:
             report.verdict = "wrong"
         elif not report.reason:
             report.verdict = "right"
-
-    def _evidence(self) -> list[Evidence]:
-        blamed = {fault.argument for fault in self.report.faults}
-        rows = []
-        for i, leaf in enumerate(self.subject.leaves):
-            row = Evidence(leaf.name, leaf.kind, leaf.shape, leaf.dtype, "wrong" if leaf.name in blamed else "right")
-            judged = [s for s in self.samples if s.comparisons]
-            worst = next((s for s in judged if not s.comparisons[i].right), judged[0] if judged else None)
-            if worst is not None:
-                c = worst.comparisons[i]
-                row.error, row.bound, row.detectable, row.index, row.worst = (
-                    c.error,
-                    c.bound,
-                    c.detectable,
-                    c.index,
-                    c.slice(),
-                )
-            rows.append(row)
-        return rows
 
 
 def _alike(first: Opened, again: Opened) -> bool:
