@@ -39,7 +39,8 @@ def write(emission: Any, graph: Any, op: Any) -> None:
             # As text: TensorFlow loads what an attribute calls first only for ops without a gradient of their own.
             value = attr_value_pb2.AttrValue(s=name.encode())
         private.set_attribute(op, attribute, value)
-    private.set_attribute(op, LAYOUT, attr_value_pb2.AttrValue(s=json.dumps(layout(emission), separators=(",", ":")).encode()))
+    facts = json.dumps(layout(emission), separators=(",", ":"))
+    private.set_attribute(op, LAYOUT, attr_value_pb2.AttrValue(s=facts.encode()))
 
 
 def layout(emission: Any) -> dict[str, Any]:
