@@ -25,8 +25,12 @@ def call(
     tensors: list[Any],
     specs: list[tuple[Any, Any]],
     refuse: Callable[[str], Exception],
+    guarded: bool = True,
 ) -> list[Any]:
-    """Call a numpy function of arrays that gives a list of arrays, with these (shape, dtype)s."""
+    """Call a numpy function of arrays that gives a list of arrays, with these (shape, dtype)s.
+
+    A derivative needs no guard of its own: it is saved only with the forward.
+    """
     dtypes = [tf.as_dtype(dtype) for _, dtype in specs]
 
     def run(*arrays: Any) -> list[Any]:
@@ -38,7 +42,7 @@ def call(
     graph = tf.compat.v1.get_default_graph()
     if private.in_xla(graph):
         raise refuse("it runs python, which XLA cannot compile")
-    guards = [tf.identity(g) for g in _guard_against_saving(graph, refuse)]
+    guards = [tf.identity(g) for g in _guard_against_saving(graph, refuse)] if guarded else []
     results = tf.numpy_function(run, tensors, dtypes)
     results = [results] if tf.is_tensor(results) else list(results)
     with tf.control_dependencies(guards):

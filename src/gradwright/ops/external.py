@@ -118,7 +118,7 @@ class External(Form):
 
         def pulled(*values: Any) -> Any:
             run = lambda *arrays: self._pull(call, arrays[:count], arrays[count:])  # noqa: E731
-            gradients = tf_external.call(run, list(values), wanted, self._refusal)
+            gradients = tf_external.call(run, list(values), wanted, self._refusal, guarded=False)
             return gradients, self._no_second_order
 
         first_order = custom_gradient(name=self.name)(pulled)
@@ -131,7 +131,7 @@ class External(Form):
             arrived = tree.flatten(list(tangents), is_tensor)[0]
             given = [t for t, i in zip(arrived, call.tensors, strict=False) if i in call.floats]
             run = lambda *arrays: self._push(call, arrays[: len(tensors)], arrays[len(tensors) :])  # noqa: E731
-            made = tf_external.call(run, [*tensors, *given], specs, self._refusal)
+            made = tf_external.call(run, [*tensors, *given], specs, self._refusal, guarded=False)
             return made if self._many() else made[0]
 
         grad.jvp = push  # type: ignore[attr-defined]
