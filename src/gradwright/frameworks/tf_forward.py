@@ -36,12 +36,19 @@ def in_graph(emission: Any, op_inputs: list[Any], op_outputs: list[Any], *tangen
         return emission.push(op_inputs, op_outputs, list(tangents))
     if emission.linear.reason:
         raise nonlinear(emission.pullback, emission.linear.reason)
+    refuse_unseen_in_batch(emission)
     pull = functools.partial(emission.pull, op_inputs, op_outputs)
     with events.unwatched():
         pushed = transpose(pull, emission.pullback.output_spaces, list(tangents), outputs)
         if emission.linear.unknown:
             pushed = checked_at_run_time(emission.pullback, pull, outputs, pushed)
     return pushed
+
+
+def refuse_unseen_in_batch(emission: Any) -> None:
+    """Refuse to transpose python inside `vectorized_map`: its loop gives zeros there, not the news that it cannot."""
+    if emission.linear.unknown and emission.batched:
+        raise nonlinear(emission.pullback, "its ops cannot be seen into, inside vectorized_map")
 
 
 def zeros_or(upstream: Any, output: Any) -> Any:

@@ -94,6 +94,8 @@ class Emission:
     The graph keeps it alive, the registry of gradients knows it by a weak reference only.
     """
 
+    batched = False
+
     def __init__(self, pullback: Pullback, lifted: Lifted, pushed: Lifted | None = None):
         self.pullback, self.lifted, self.pushed = pullback, lifted, pushed
         self.name = f"Gradwright-{_PROCESS}-{pullback.rule.__name__}-{ops.uid()}"

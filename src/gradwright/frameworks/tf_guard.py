@@ -106,6 +106,7 @@ class Guard:
                 [tf.zeros_like(v) if t is None else t for t, v in zip(given, like, strict=True)], pushed
             )
 
+        tf_forward.refuse_unseen_in_batch(emission)
         if private.is_branch_gradient(tf.compat.v1.get_default_graph()):
             raise tf_forward.nonlinear(emission.pullback, "its ops cannot be seen into, inside a branch")
 

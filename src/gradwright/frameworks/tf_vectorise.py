@@ -53,6 +53,8 @@ class BatchedLifted:
 class Batched(tf_graph.Emission):
     """The emission of a whole batch; an input that all rows share gets the sum of its gradients."""
 
+    batched = True
+
     def __init__(self, single: tf_graph.Emission, stacked: list[bool]):
         outs, inputs, _ = single.counts
         of_inputs = stacked[outs : outs + inputs]
