@@ -8,6 +8,7 @@ import inspect
 import os
 import sys
 import types
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -38,8 +39,25 @@ def place_before_autograph(code: types.CodeType) -> str | None:
     return None
 
 
+# Source maps already found, by generated file; finding one means asking the garbage collector.
+_maps: OrderedDict[str, dict[Any, Any]] = OrderedDict()
+_MAPS_KEPT = 64
+
+
 def source_map(generated: str) -> dict[Any, Any]:
     """The source map of a generated file: that of the function out of it which is running now."""
+    if generated not in _maps:
+        found = running_source_map(generated)
+        if not found:
+            return {}
+        _maps[generated] = found
+        while len(_maps) > _MAPS_KEPT:
+            _maps.popitem(last=False)
+    return _maps[generated]
+
+
+def running_source_map(generated: str) -> dict[Any, Any]:
+    """Find the source map at the function of a generated file that is running now."""
     frame = sys._getframe()
     while frame is not None:
         if frame.f_code.co_filename == generated:

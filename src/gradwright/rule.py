@@ -43,6 +43,8 @@ class Rule:
 
     # AutoGraph calls what carries this mark as it is, instead of converting our source.
     autograph_info__: ClassVar[dict[str, Any]] = {}
+    __name__: str
+    __qualname__: str
 
     def __init__(self, pair: Callable[..., Any], options: Options):
         functools.update_wrapper(self, pair, updated=())

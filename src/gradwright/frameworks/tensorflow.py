@@ -335,5 +335,8 @@ def keras_operation(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 seam = TensorFlow()
 
+# Our own code is python that runs while a function is traced; AutoGraph would rewrite it on every first meeting.
+private.leave_unconverted("gradwright")
+
 # The modes stand on the seam, so they come after it.
 from gradwright.frameworks import tf_eager, tf_graph  # noqa: E402

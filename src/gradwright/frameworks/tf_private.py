@@ -322,3 +322,14 @@ def outside_of(graph: Any, tensor: Any) -> Any:
 def is_branch_gradient(graph: Any) -> bool:
     """Whether a graph is the gradient of a branch of tf.cond."""
     return type(graph).__name__ == "_CondGradFuncGraph"
+
+
+def leave_unconverted(module: str) -> bool:
+    """Tell AutoGraph that a module's functions are to be called as they are."""
+    from tensorflow.python.autograph.core import config
+
+    rules = getattr(config, "CONVERSION_RULES", None)
+    if rules is None or not hasattr(config, "DoNotConvert"):
+        return False
+    config.CONVERSION_RULES = (config.DoNotConvert(module), *rules)
+    return True
