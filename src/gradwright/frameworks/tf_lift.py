@@ -61,6 +61,8 @@ def place_in(tensors: list[Any], tensor: Any) -> int:
 
 def packed(template: Any, flat: Any) -> Any:
     """Put the next tensors into the shape of a gradient: dense, or sparse slices."""
+    if isinstance(template, tf.Tensor | str):
+        return next(flat)
     count = len(tf.nest.flatten(template, expand_composites=True))
     return tf.nest.pack_sequence_as(template, [next(flat) for _ in range(count)], expand_composites=True)
 
@@ -118,16 +120,13 @@ def trace(function: Callable[[list[Any]], list[Any]], like: list[Any], name: str
             template = function(list(places))
         except Exception as error:
             return Lifted(None, [], [], error)
-        template = [
-            None if g is None else tf.nest.map_structure(inner.capture, g, expand_composites=True) for g in template
-        ]
+        template = [each_tensor(inner.capture, g) for g in template]
         must_run = effects.settle()
         if must_run:
             # Where the call is inlined, only what its results depend on is run.
             with tf.control_dependencies(must_run):
-                template = [g if g is None else tf.nest.map_structure(tf.identity, g, expand_composites=True)
-                            for g in template]  # fmt: skip
-    flat = [t for t in tf.nest.flatten(template, expand_composites=True) if t is not None]
+                template = [each_tensor(tf.identity, g) for g in template]
+    flat = [t for g in template if g is not None for t in tensors_of(g)]
     captured, internal = list(inner.external_captures), list(inner.internal_captures)
     unforced = None
     if inner.deliveries:
@@ -135,6 +134,18 @@ def trace(function: Callable[[list[Any]], list[Any]], like: list[Any], name: str
         unforced = close(inner, [*places, *internal], flat)
     inner.control_outputs[:] = must_run
     return Lifted(close(inner, [*places, *internal], flat), captured, template, None, unforced)
+
+
+def each_tensor(function: Callable[[Any], Any], gradient: Any) -> Any:
+    """Do something to the tensors of a gradient: itself, or those of slices."""
+    if gradient is None or isinstance(gradient, tf.Tensor):
+        return None if gradient is None else function(gradient)
+    return tf.nest.map_structure(function, gradient, expand_composites=True)
+
+
+def tensors_of(gradient: Any) -> list[Any]:
+    """The tensors of a gradient."""
+    return [gradient] if isinstance(gradient, tf.Tensor) else tf.nest.flatten(gradient, expand_composites=True)
 
 
 def close(inner: Any, inputs: list[Any], outputs: list[Any]) -> Any:
