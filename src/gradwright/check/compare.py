@@ -74,7 +74,8 @@ def bounds(expected: np.ndarray, noise: np.ndarray, eps: float, scale: float) ->
 def _worst(off: np.ndarray, bound: np.ndarray) -> tuple[int, ...] | None:
     if not off.size:
         return None
-    ratio = off / np.where(bound > 0, bound, np.finfo(float).tiny)
+    with np.errstate(over="ignore"):  # an element off by anything where no error is allowed is infinitely off
+        ratio = off / np.where(bound > 0, bound, np.finfo(float).tiny)
     return tuple(int(i) for i in np.unravel_index(int(np.argmax(ratio)), off.shape))
 
 
