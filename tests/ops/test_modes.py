@@ -162,6 +162,8 @@ def check(case: Case, gives: str, names: list[str]) -> None:
                 raise
             left.append(name)
             continue
+        if outcome == "refused" and not case.may_refuse:
+            modes.run(name, case.rule, case.inputs, **how)  # raises with the reason
         assert outcome == "right" or case.may_refuse, f"{case.name} in {name}: {outcome}"
     if left:
         pytest.xfail(f"{OPEN}: TensorFlow's error, loud, for a rule with a jvp of its own that captured its input")

@@ -62,7 +62,9 @@ class StraightThrough(Form):
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         call = Call(self.signature.python, args, kwargs)
         m = maths_of(*call.leaves)
-        output, by_variables = m.recorded(lambda: self.function(*args, **kwargs), self.reads_variables is not False)
+        floats = [call.leaves[i] for i in call.floats]
+        steps_pass = self.reads_variables is not False
+        output, by_variables = m.recorded(lambda: self.function(*args, **kwargs), steps_pass, floats)
         self.reads_variables = bool(self.reads_variables) or by_variables is not None
         self._fits(m, call, output)
         count = len(call.floats)

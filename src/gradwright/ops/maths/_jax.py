@@ -89,6 +89,6 @@ def dtype_name(x):
     return str(x.dtype)
 
 
-def recorded(function, steps_pass):
+def recorded(function, steps_pass, inputs):
     """Run a function; JAX has no variables."""
     return function(), None

@@ -104,14 +104,17 @@ def dtype_name(x):
 STEPS = ("Round", "Rint", "Floor", "Ceil", "Sign")
 
 
-def recorded(function, steps_pass):
+def recorded(function, steps_pass, inputs):
     """Run a function; give its output, and its gradients by variables as a function of (variables, upstream).
 
     With `steps_pass`, ops that are flat between steps hand their upstream on.
     """
     from gradwright import override
+    from gradwright.frameworks import tf_private
     from gradwright.frameworks.tf_recording import recording
 
+    # Overriding is for reverse mode; under an accumulator the variables get the plain gradient.
+    steps_pass = steps_pass and not tf_private.jvps_of([tf.convert_to_tensor(x) for x in inputs])
     rules = {name: lambda op, upstream: upstream for name in STEPS} if steps_pass else {}
     with recording(), tf.GradientTape(persistent=True) as tape:
         with override(rules, strict=False) if rules else contextlib.nullcontext():

@@ -96,6 +96,6 @@ def dtype_name(x):
     return str(x.dtype).removeprefix("torch.")
 
 
-def recorded(function, steps_pass):
+def recorded(function, steps_pass, inputs):
     """Run a function; torch's parameters are captured by its own graph, not here."""
     return function(), None
