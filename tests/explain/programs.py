@@ -338,6 +338,13 @@ def masked_half(x):
     return tf.reduce_sum(kept)
 
 
+@program("zero", "masked-branch")
+def where_never_taken(x):
+    doubled = x * 2.0
+    chosen = tf.where(x > 10.0, doubled, 1.0)  # <-- here
+    return tf.reduce_sum(chosen)
+
+
 # ---- not finite
 
 

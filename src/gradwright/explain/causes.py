@@ -65,7 +65,7 @@ CAUSES: dict[str, tuple[str, str]] = {
     ),
     "singular-point": (
         "the derivative of {op} is not finite here{detail}",
-        "keep the input away from this point: add a small number inside, or use gw.ops.safe_norm / gw.ops.safe_where",
+        "keep the input away from this point: add a small number inside, or use gw.ops.safe_norm / gw.ops.where",
     ),
 }
 

@@ -17,6 +17,7 @@ METADATA = frozenset(
     {"Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike", "BroadcastGradientArgs", "VariableShape"}
 )
 ALWAYS_FLAT = frozenset({"Sign", "Relu", "Relu6"})  # told on a side path too; elsewhere a zero may well be meant
+CHOICES = frozenset({"Select", "SelectV2"})
 PRODUCTS = frozenset({"Mul", "MatMul", "BatchMatMulV2", "Einsum", "Conv2D"})
 INTO_FLOATS = frozenset({"Cast", "Bitcast"})
 
@@ -184,6 +185,12 @@ class Judge:
         node = self.values.mover(self.walk, edge) or edge.node
         where = self.values.rule_line(node, edge) if node.kind == "rule" and node is edge.node else node.where
         detail = self.values.there(edge) if node is edge.node else ""
+        if node.op in CHOICES:
+            return replace(
+                compose(source.name, ZERO, "masked-branch", node.op, node.where),
+                message=f"{_spelt(node)} took the other branch everywhere, so nothing of this one is used{detail}",
+                repair="look at the condition: it never takes this branch here (tf.reduce_any(condition) is False)",
+            )
         return compose(source.name, ZERO, "flat", node.op, where or node.where, op=_spelt(node), detail=detail)
 
     def _left(self, number: int, strict: bool) -> Iterator[Reason]:
