@@ -55,8 +55,7 @@ class Rule:
         self.signature = Signature(pair)
         self.__signature__ = self.signature.python
         self.__name__ = self.name if self.name.isidentifier() else getattr(pair, "__name__", "rule")
-        # The number of arguments where each is one plain place; -1 where the signature is richer.
-        self.simple = len(self.signature.names) if self.signature.simple else -1
+        self._count_places()
         self._seam: Any = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -74,8 +73,13 @@ class Rule:
         bound.pair = bound.__wrapped__ = types.MethodType(self.pair, instance)
         bound.signature = _signature_of_method(self)
         bound.__signature__ = bound.signature.python
-        bound.simple = len(bound.signature.names) if bound.signature.simple else -1
+        bound._count_places()
         return bound
+
+    def _count_places(self) -> None:
+        """Count the arguments, most and fewest, where each is one plain place; -1 where the signature is richer."""
+        self.simple = len(self.signature.names) if self.signature.simple else -1
+        self.fewest = self.signature.required
 
     def __eq__(self, other: object) -> bool:
         """Two rules are one if their functions are: a method's rule is made anew at each look."""

@@ -97,8 +97,13 @@ class Signature:
             self.python = inspect.Signature(every)
         parameters = self.python.parameters.values()
         positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        self.simple = all(p.kind in positional and p.default is p.empty for p in parameters)
+        constants = int | float | complex | str | None
+        self.simple = all(
+            p.kind in positional and (p.default is p.empty or isinstance(p.default, constants)) for p in parameters
+        )
+        self.required = sum(p.default is p.empty for p in parameters)
         self.names = [p.name for p in parameters]
+        self.defaults = [p.default for p in parameters]
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any], seam: Any) -> Bound:
         """Bind a call. `seam` is the framework: it tells tensors and turns arrays into them."""
@@ -124,9 +129,11 @@ class Signature:
         return Bound(bound.args, bound.kwargs, slots)
 
 
-def plain_slots(names: list[str]) -> list[Slot]:
-    """Slots of arguments that are each one tensor."""
-    return [Slot(name, HOLE, [HOLE], None, [0]) for name in names]
+def plain_slots(signature: Signature, given: int) -> list[Slot]:
+    """Slots of a call whose given arguments are each one tensor; the others have their defaults."""
+    names, rest = signature.names[:given], signature.names[given:]
+    static = [Slot(name, d, [d], None) for name, d in zip(rest, signature.defaults[given:], strict=True)]
+    return [Slot(name, HOLE, [HOLE], None, [0]) for name in names] + static
 
 
 def slot_of(name: str, value: Any, seam: Any) -> Slot:

@@ -25,6 +25,27 @@ def kind_of(dtype: str) -> str:
     return "complex" if dtype in COMPLEX else "none"
 
 
+_BYTES = {
+    "float16": 2,
+    "half": 2,
+    "bfloat16": 2,
+    "float32": 4,
+    "complex64": 4,
+    "float64": 8,
+    "double": 8,
+    "complex128": 8,
+}
+
+
+def narrows(given: str, wanted: str) -> bool:
+    """Whether a cast loses precision or range; what is to be summed is summed before such a cast.
+
+    >>> narrows("float32", "float16"), narrows("float32", "complex64")
+    (True, False)
+    """
+    return _BYTES.get(given, 1) > _BYTES.get(wanted, 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Space:
     """The shape (None for an unknown size, or for an unknown rank), dtype and kind of an input.

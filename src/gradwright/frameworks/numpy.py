@@ -9,7 +9,7 @@ import numpy as np
 from gradwright.fit import AtRunTime, plan
 from gradwright.pullback import Fitted
 from gradwright.rule import Rule
-from gradwright.space import Space
+from gradwright.space import Space, narrows
 
 
 class NumPy:
@@ -53,11 +53,11 @@ class NumPy:
         made = plan(self.space(gradient), space, complex, strict)
         if made.real_part:
             gradient = gradient.real
-        if made.cast:
+        if made.cast and not narrows(gradient.dtype.name, made.cast):
             gradient = gradient.astype(made.cast)
         if made.axes:
             gradient = gradient.sum(axis=made.axes).reshape(made.shape)
-        return Fitted(gradient, made.repairs)
+        return Fitted(gradient.astype(made.cast, copy=False) if made.cast else gradient, made.repairs)
 
     def call(self, rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the forward; nobody differentiates arrays."""

@@ -20,7 +20,7 @@ from gradwright.outputs import Outputs
 from gradwright.pullback import Fitted
 from gradwright.rule import Rule
 from gradwright.signature import Bound
-from gradwright.space import Space, kind_of
+from gradwright.space import Space, kind_of, narrows
 
 EagerTensor = private.EagerTensor
 _COMPOSITES = (composite_tensor.CompositeTensor,)
@@ -196,7 +196,7 @@ class TensorFlow:
     def call(self, rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a rule in whatever mode this thread is in."""
         eager = private.executing_eagerly()
-        if eager and not kwargs and rule.simple == len(args):
+        if eager and not kwargs and rule.fewest <= len(args) <= rule.simple:
             for arg in args:
                 if type(arg) is not EagerTensor:
                     break
@@ -291,8 +291,15 @@ def carry_out(made: Plan, gradient: Any, space: Space, at: AtRunTime | None) -> 
     """Do what a plan says; nothing is emitted for what it does not say."""
     if made.real_part:
         gradient = tf.math.real(gradient)
-    if made.cast:
-        gradient = tf.cast(gradient, made.cast)
+    if made.cast is None:
+        return summed(made, gradient, space, at)
+    if narrows(gradient.dtype.name, made.cast):
+        return tf.cast(summed(made, gradient, space, at), made.cast)
+    return summed(made, tf.cast(gradient, made.cast), space, at)
+
+
+def summed(made: Plan, gradient: Any, space: Space, at: AtRunTime | None) -> Any:
+    """Undo a broadcast."""
     if made.at_run_time:
         return gradient if at is None else tf_run_time.fit(gradient, space, at)
     if made.axes:

@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from gradwright import events
+from gradwright.errors import Fault
 from gradwright.frameworks import tf_forward, tf_held, tf_orders, tf_tapes
 from gradwright.frameworks import tf_private as private
 from gradwright.frameworks.tensorflow import as_input, component, is_variable, raw_variable, seam, with_component
@@ -82,8 +83,9 @@ def plain_backward(rule: Rule, grad: Any, facts: list[Any], fact: Any, upstream:
         return symbolic_safe(whole(rule, grad, facts, fact), [upstream])
     try:
         returned = grad(upstream)
-    except TypeError:
-        # Once more the long way, which tells a grad that cannot take its upstreams from an error inside of it.
+    except (TypeError, Fault):
+        # Once more the long way, which tells a grad that cannot take its upstreams from an error inside of it,
+        # and names the rule.
         return symbolic_safe(whole(rule, grad, facts, fact), [upstream])
     gradients = (returned,) if type(returned) is EagerTensor else returned
     if type(gradients) not in (tuple, list) or len(gradients) != len(facts):
@@ -106,14 +108,14 @@ def plain_pushforward(rule: Rule, grad: Any, facts: list[Any], fact: Any, *tange
 
 def whole(rule: Rule, grad: Any, facts: list[Any], fact: Any) -> Pullback:
     """The pullback of a plain call, made when it is needed."""
-    slots = plain_slots(rule.signature.names)
+    slots = plain_slots(rule.signature, len(facts))
     return Pullback(rule, slots, facts_as_spaces(facts), Outputs.single(), facts_as_spaces([fact]), grad, seam)
 
 
 def named_slots(rule: Rule, args: tuple[Any, ...]) -> list[Any]:
     """The slots of a call with one tensor in each place."""
-    slots = plain_slots(rule.signature.names)
-    for slot, arg in zip(slots, args, strict=True):
+    slots = plain_slots(rule.signature, len(args))
+    for slot, arg in zip(slots, args, strict=False):
         slot.value, slot.leaves = arg, [arg]
     return slots
 

@@ -15,6 +15,7 @@ import tensorflow as tf
 from gradwright import events
 from gradwright.errors import ModeError, compose
 from gradwright.frameworks import tf_private as private
+from gradwright.frameworks import tf_recording
 from gradwright.pullback import Pullback
 from gradwright.space import Space
 
@@ -116,7 +117,8 @@ def transpose(
     The outputs are needed where their shapes are not known before the run.
     """
     like = outputs or [None] * len(spaces)
-    with tf.GradientTape() as tape:
+    # An accumulator that asks for a tangent has recording stopped meanwhile.
+    with tf_recording.recording(), tf.GradientTape() as tape:
         upstreams = [ones(space, output) for space, output in zip(spaces, like, strict=True)]
         watched = [u for u, s in zip(upstreams, spaces, strict=True) if s.kind != "none"]
         tape.watch(watched)
