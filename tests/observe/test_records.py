@@ -133,6 +133,20 @@ def test_probes_carry_their_name_and_change_nothing():
     assert gw.probe(x, "middle") is x  # no tape looks on
 
 
+def test_a_probe_in_a_compiled_function_is_placed_where_the_user_wrote_it():
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.reduce_sum(gw.probe(x, "middle") ** 2)
+        return tape.gradient(y, x)
+
+    with gw.observe() as log:
+        step(tf.constant([3.0, 4.0]))
+    line = step.python_function.__code__.co_firstlineno + 4
+    assert log.records[0].where == f"test_records.py:{line}"
+
+
 def test_a_probe_recorded_before_the_log_is_seen_by_it():
     x = tf.constant([3.0, 4.0])
     with tf.GradientTape() as tape:

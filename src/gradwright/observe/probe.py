@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-import os
 import sys
+from types import FrameType
 from typing import Any
 
 from gradwright import events, frameworks
@@ -34,8 +34,19 @@ def probe(x: Any, name: str) -> Any:
     """
     if not isinstance(name, str) or not name:
         raise ArgumentError(f"a probe needs a name, as gw.probe(x, 'hidden'), not {name!r}")
-    caller = sys._getframe(1)
-    return at(x, name, f"{os.path.basename(caller.f_code.co_filename)}:{caller.f_lineno}")
+    return at(x, name, place_of_call(sys._getframe(1)))
+
+
+def place_of_call(caller: FrameType) -> str:
+    """Where the user wrote a call: in code that AutoGraph has rewritten, AutoGraph itself stands in between."""
+    from gradwright.explain import lines
+
+    direct = lines.spell(caller.f_code.co_filename, caller.f_lineno)
+    if lines.rank(caller.f_code.co_filename) != lines.INSIDE:
+        return direct
+    from gradwright.frameworks.tf_explain_places import written
+
+    return lines.of_frame(caller, otherwise=direct, origin=written)
 
 
 def at(x: Any, name: str, where: str) -> Any:
