@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from gradwright import tree
+from gradwright.backends import backend_of
 from gradwright.forms.partials import NotImplementedPartial, carries_none
 from gradwright.places import place_of
 from gradwright.rule import Options, Rule
-from gradwright.shapes.backends import backend_of
 
 # Files that are not the user's: installed packages, python itself, and this package.
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gradwright.backends import backend_of
 from gradwright.errors import ArgumentError, Fault
 from gradwright.forms.calls import Form, named_values, signature_of
 from gradwright.forms.partials import Partials
 from gradwright.rule import Options, Rule
-from gradwright.shapes.backends import backend_of
 
 
 def elementwise(

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from gradwright import tree
+from gradwright.backends import backend_of
 from gradwright.errors import ArgumentError, Fault, GradwrightError, ModeError
 from gradwright.forms.calls import Call, Form, is_leaf, settled
 from gradwright.forms.linearity import Linearity
 from gradwright.rule import Options
-from gradwright.shapes.backends import backend_of
 
 
 def linear(

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from gradwright import tree
+from gradwright.backends import backend_of
 from gradwright.forms.calls import Call, is_leaf
-from gradwright.shapes.backends import backend_of
 
 TOLERANCE = {"float64": 1e-9, "complex128": 1e-9, "float16": 3e-2, "bfloat16": 1e-1}
 STAND_IN = 3  # for a size that is not known yet

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from gradwright import tree
+from gradwright.backends import root_of
 from gradwright.errors import ArgumentError
 from gradwright.forms.calls import Form, is_tensor, named_values
 from gradwright.rule import Options, Rule
-from gradwright.shapes.backends import root_of
 
 
 def checkpoint(f: Callable[..., Any], *, name: str | None = None) -> Rule:

@@ -94,7 +94,7 @@ class StraightThrough(Form):
             raise self.refuse(Fault(GradientShapeError, fact, "change the shape outside of the function"))
 
     def _pushforward(self, call: Call, output: Any) -> Callable[..., Any]:
-        from gradwright.shapes.backends import backend_of
+        from gradwright.backends import backend_of
 
         b = backend_of(output)
         size = b.shape(output)

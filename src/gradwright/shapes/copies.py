@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradwright.backends import backend_of
 from gradwright.shapes import plan
-from gradwright.shapes.backends import backend_of
 from gradwright.shapes.pair import Pair, linear_pair, shape_function
 
 MODES = ("constant", "reflect", "symmetric", "edge", "wrap")

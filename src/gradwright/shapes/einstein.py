@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from gradwright.shapes.backends import backend_of
+from gradwright.backends import backend_of
 from gradwright.shapes.pair import Pair, linear_pair, shape_function
 
 GROUP = re.compile(r"\(([^)]*)\)|(\S+)")

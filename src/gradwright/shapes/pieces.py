@@ -6,8 +6,8 @@ import builtins
 from collections.abc import Sequence
 from typing import Any
 
+from gradwright.backends import backend_of
 from gradwright.shapes import plan
-from gradwright.shapes.backends import backend_of
 from gradwright.shapes.pair import Pair, linear_pair, shape_function
 
 KEYS = (builtins.slice, type(Ellipsis), type(None), int)

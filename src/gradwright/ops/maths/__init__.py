@@ -7,7 +7,7 @@ import importlib
 from types import ModuleType
 from typing import Any
 
-from gradwright.shapes.backends import HOMES, root_of
+from gradwright.backends import HOMES, root_of
 
 
 @functools.lru_cache(maxsize=8)
