@@ -145,3 +145,48 @@ def test_forward_is_the_function_itself_and_options_are_taken():
     assert (f.name, f.options.surrogate, f.__doc__) == ("renamed", True, "What it does.")
     np.testing.assert_allclose(gradient(f.forward, X), 2 * X)
     assert gw.check(f.forward, X).ok
+
+
+def test_a_lazy_gradient_that_nobody_can_ask_for_is_not_computed():
+    asked = []
+
+    @gw.rule
+    def product(x, y):
+        return x * y
+
+    def lazily(residuals, upstream):
+        x, y = residuals
+        return (lambda: asked.append("x") or upstream * y), (lambda: asked.append("y") or upstream * x)
+
+    product.defvjp(lambda x, y: (x * y, (x, y)), lazily)
+    x, y, v = tf.constant(2.0), tf.constant(3.0), tf.Variable(5.0)
+    for sources, arguments, wanted, expected in (
+        ([x], (x, y), ["x"], [3.0]),
+        ([y], (x, y), ["y"], [2.0]),
+        ([x, y], (x, y), ["x", "y"], [3.0, 2.0]),
+        ([v], (x, v), ["y"], [2.0]),
+    ):
+        asked.clear()
+        with tf.GradientTape() as tape:
+            tape.watch([s for s in sources if s is not v])
+            z = product(*arguments)
+        assert [float(g) for g in tape.gradient(z, sources)] == expected
+        assert asked == wanted
+
+
+def test_a_gradient_that_is_not_written_is_an_error_only_when_it_is_wanted():
+    @gw.rule
+    def scaled(x, n):
+        return x * n
+
+    scaled.defvjp(lambda x, n: (x * n, n), lambda n, up: (up * n, gw.forms.not_implemented("by n")))
+    x, n = tf.constant(2.0), tf.constant(3.0)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        z = scaled(x, n)
+    assert float(tape.gradient(z, x)) == 3.0
+    with tf.GradientTape() as tape:
+        tape.watch(n)
+        z = scaled(x, n)
+    with pytest.raises(gw.ModeError, match="by n"):
+        tape.gradient(z, n)

@@ -156,14 +156,21 @@ def _holds_tensor(value: Any) -> bool:
     return any(map(is_tensor, tree.flatten(value, is_leaf)[0])) if tree.is_structure(value) else is_tensor(value)
 
 
-def settled(returned: Any) -> Any:
-    """Compute gradients that were given lazily, as functions of no arguments."""
+def settled(returned: Any, wanted: tuple[bool, ...] | None = None) -> Any:
+    """Compute gradients that were given lazily, as functions of no arguments.
+
+    `wanted` tells for each tensor argument whether its gradient may be asked for; where it is known that nobody can,
+    a lazy gradient is not computed.
+    """
     if isinstance(returned, NotImplementedPartial):
-        return returned()
+        return returned() if wanted is None or any(wanted) else None
     if is_tensor(returned):
         return returned
     if isinstance(returned, dict):
         return {name: settled(value) for name, value in returned.items()}
     if isinstance(returned, tuple | list) and not hasattr(returned, "_fields"):
-        return type(returned)(settled(value) for value in returned)
+        if wanted is None or len(wanted) != len(returned):
+            return type(returned)(settled(value) for value in returned)
+        pairs = zip(returned, wanted, strict=True)
+        return type(returned)(None if callable(v) and not w and not is_tensor(v) else settled(v) for v, w in pairs)
     return returned() if callable(returned) else returned

@@ -88,7 +88,7 @@ def reverse(
 
     def run(upstreams: tuple[Any, ...], **known: Any) -> Any:
         try:
-            returned = settled(bwd(residuals, whole(upstreams), **known))
+            returned = settled(bwd(residuals, whole(upstreams), **known), told.wanted)
         except Fault as fault:
             raise refuse(fault) from None
         if known.get("variables") and isinstance(returned, tuple | list) and len(returned) == 2:
@@ -96,8 +96,12 @@ def reverse(
         return arranged(returned)
 
     if takes_variables(bwd):
-        return lambda *upstreams, variables=(): run(upstreams, variables=variables)
-    return lambda *upstreams: run(upstreams)
+        told: Any = lambda *upstreams, variables=(): run(upstreams, variables=variables)  # noqa: E731
+    else:
+        told = lambda *upstreams: run(upstreams)  # noqa: E731
+    # The core writes here, for each tensor argument, whether anybody may ask for its gradient.
+    told.wanted = None
+    return told
 
 
 def takes_variables(bwd: Callable[..., Any]) -> bool:

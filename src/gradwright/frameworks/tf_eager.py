@@ -65,6 +65,8 @@ def plain(rule: Rule, args: tuple[Any, ...]) -> Any:
         return unrecorded(output)
     if tensor_id(output) <= born:
         output = private.copy_without_record(output)
+    if hasattr(grad, "wanted"):
+        grad.wanted = watched_each(args)
     facts = [(shape_tuple(a), dtype_number(a)) for a in args]
     fact = (shape_tuple(output), dtype_number(output))
     record_operation(
@@ -75,6 +77,11 @@ def plain(rule: Rule, args: tuple[Any, ...]) -> Any:
         functools.partial(plain_pushforward, rule, grad, facts, fact),
     )
     return output
+
+
+def watched_each(inputs: Any) -> tuple[bool, ...]:
+    """For each input, whether a tape may ask for its gradient; a grad with the attribute `wanted` is told."""
+    return tuple(bool(possible_orders([each])) for each in inputs)
 
 
 def plain_backward(rule: Rule, grad: Any, facts: list[Any], fact: Any, upstream: Any) -> list[Any]:
@@ -170,6 +177,8 @@ def recorded(
     if inside_a_pullback() and not private.no_tapes():
         tf_orders.refuse_lost_capture(rule, bound.tensors())
     inputs = inputs + [variable.handle for variable in pullback.variables]
+    if hasattr(grad, "wanted"):
+        grad.wanted = watched_each(inputs[: len(pullback.spaces)])
     wholes = [outputs.leaves[i] for i in outputs.tensors]
     outputs.forget()
     parts = [component(whole) for whole in wholes]
