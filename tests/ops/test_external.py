@@ -153,6 +153,63 @@ def test_differences_are_accurate():
     assert differences.jvp(lambda x: [x], [np.ones(2)], [np.zeros(2)])[0].tolist() == [0, 0]
 
 
+_BUFFER = np.empty(3)
+
+
+def _in_place(a):
+    a *= 3
+    return a
+
+
+def _into_a_buffer(a):
+    return np.multiply(a, 3, out=_BUFFER)
+
+
+WRAPS = pytest.mark.parametrize("wrap", [lambda f: f, tf.function], ids=["eager", "function"])
+
+
+@WRAPS
+@pytest.mark.parametrize(
+    ("function", "slope"),
+    [
+        (lambda a: a, 1),
+        (lambda a: a[::-1], 1),
+        (lambda a: a.reshape(-1, 1), 1),
+        (lambda a: [a, a], 2),
+        (_in_place, 3),
+        (_into_a_buffer, 3),
+    ],
+    ids=["itself", "a view", "reshaped", "twice", "in place", "one buffer"],
+)
+def test_a_function_may_return_its_argument_or_write_into_it(function, slope, wrap):
+    x = tf.constant([0.3, 1.0, 2.0])
+    f = external(function, shape=lambda s: None)
+    total = wrap(lambda x: tf.reduce_sum(f(x)))
+    np.testing.assert_allclose(total(x), 3.3 * slope, rtol=1e-6)
+    np.testing.assert_allclose(gradient(total, x), [slope] * 3, rtol=1e-6)
+    with tf.autodiff.ForwardAccumulator(x, tf.constant([1.0, 10.0, 100.0])) as accumulator:
+        y = total(x)
+    np.testing.assert_allclose(accumulator.jvp(y), 111.0 * slope, rtol=1e-5)
+    np.testing.assert_array_equal(x, np.float32([0.3, 1.0, 2.0]))
+
+
+@WRAPS
+def test_a_vjp_may_write_into_its_arguments(wrap):
+    def vjp(upstream, x):
+        x *= 2
+        upstream *= x
+        return upstream
+
+    f = external(lambda x: x**2, vjp, shape="same")
+    x, up = tf.constant([1.0, 2.0]), tf.constant([1.0, 10.0])
+    np.testing.assert_allclose(wrap(lambda x: gradient(f, x, up))(x), [2, 40])
+    np.testing.assert_array_equal(x, [1, 2])
+    np.testing.assert_array_equal(up, [1, 10])
+    with tf.autodiff.ForwardAccumulator(x, tf.constant([1.0, 10.0])) as accumulator:
+        y = wrap(f)(x)
+    np.testing.assert_allclose(accumulator.jvp(y), [2, 40])
+
+
 def test_wrong_use():
     with pytest.raises(ValueError, match="a function of numpy arrays"):
         external(3)

@@ -32,17 +32,22 @@ def vjp(
         for place in np.ndindex(x.shape):
             before, h = x[place], steps[place]
             x[place] = before + h
-            above = f(*wide)
+            above = _outputs(f, wide)
             x[place] = before - h
-            below = f(*wide)
+            below = _outputs(f, wide)
             x[place] = before
             gradient[place] = _paired(upstreams, above, below) / (2 * h)
     return gradients
 
 
+def _outputs(f: Callable[..., Any], xs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The outputs of f, which stay as they are: f may return its arguments, or one buffer at every call."""
+    return [np.array(out) for out in f(*(x.copy() for x in xs))]
+
+
 def _paired(upstreams: Sequence[np.ndarray], above: Any, below: Any) -> float:
     terms = zip(upstreams, above, below, strict=True)
-    return float(sum(np.sum(np.asarray(u, np.float64) * (np.asarray(a) - np.asarray(b))) for u, a, b in terms))
+    return float(sum(np.sum(np.asarray(u, np.float64) * (a - b)) for u, a, b in terms))
 
 
 def jvp(
@@ -62,6 +67,6 @@ def jvp(
         return [np.zeros(np.shape(out)) for out in f(*wide)]
     size = max((float(np.max(np.abs(x), initial=0.0)) for x in wide), default=0.0)
     h = (STEP if step is None else step) * max(1.0, size) / length
-    above = f(*(x + h * np.asarray(t, np.float64) for x, t in zip(wide, tangents, strict=True)))
-    below = f(*(x - h * np.asarray(t, np.float64) for x, t in zip(wide, tangents, strict=True)))
-    return [(np.asarray(a) - np.asarray(b)) / (2 * h) for a, b in zip(above, below, strict=True)]
+    above = _outputs(f, [x + h * np.asarray(t, np.float64) for x, t in zip(wide, tangents, strict=True)])
+    below = _outputs(f, [x - h * np.asarray(t, np.float64) for x, t in zip(wide, tangents, strict=True)])
+    return [(a - b) / (2 * h) for a, b in zip(above, below, strict=True)]

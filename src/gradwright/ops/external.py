@@ -84,8 +84,8 @@ class External(Form):
         return isinstance(self.dtype, tuple | list)
 
     def _outputs(self, call: Call, arrays: Sequence[Any]) -> list[Any]:
-        """Run the function itself on arrays."""
-        result = self.function(*call.filled(call.tensors, arrays, call.leaves), **call.kwargs)
+        """Run the function itself, on arrays of its own: it may return them, or write into them."""
+        result = self.function(*call.filled(call.tensors, _copies(arrays), call.leaves), **call.kwargs)
         return list(result) if self._many() else [result]
 
     def _specs(self, call: Call) -> list[tuple[Any, Any]]:
@@ -144,17 +144,10 @@ class External(Form):
     def _pull(self, call: Call, upstreams: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
         """The gradients of the float inputs, in numpy."""
         if self.vjp is None:
-            live = [call.tensors.index(i) for i in call.floats]
-
-            def of_floats(*values: Any) -> list[Any]:
-                every = list(arrays)
-                for place, value in zip(live, values, strict=True):
-                    every[place] = value
-                return self._outputs(call, every)
-
-            return differences.vjp(of_floats, upstreams, [arrays[i] for i in live], self.step)
-        upstream = tuple(upstreams) if self._many() else upstreams[0]
-        args = call.filled(call.tensors, arrays, call.leaves)
+            of_floats, floats = self._of_floats(call, arrays)
+            return differences.vjp(of_floats, upstreams, floats, self.step)
+        upstream = tuple(_copies(upstreams)) if self._many() else np.array(upstreams[0])
+        args = call.filled(call.tensors, _copies(arrays), call.leaves)
         known = _accepted(self.vjp, call.kwargs)
         made = self.vjp(*args, upstream, **known) if self.upstream_last else self.vjp(upstream, *args, **known)
         made = list(made) if isinstance(made, tuple | list) else [made]
@@ -169,11 +162,16 @@ class External(Form):
     def _push(self, call: Call, arrays: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
         """The tangents of the outputs, in numpy."""
         if self.jvp is not None:
-            args = call.filled(call.tensors, arrays, call.leaves)
-            made = self.jvp(args, call.filled(call.floats, tangents), **_accepted(self.jvp, call.kwargs))
+            args = call.filled(call.tensors, _copies(arrays), call.leaves)
+            made = self.jvp(args, call.filled(call.floats, _copies(tangents)), **_accepted(self.jvp, call.kwargs))
             return list(made) if self._many() else [made]
         if self.vjp is not None:
             return self._by_basis(call, arrays, tangents)
+        of_floats, floats = self._of_floats(call, arrays)
+        return differences.jvp(of_floats, floats, tangents, self.step)
+
+    def _of_floats(self, call: Call, arrays: Sequence[Any]) -> tuple[Callable[..., list[Any]], list[Any]]:
+        """The function of its float inputs alone, and those inputs."""
         live = [call.tensors.index(i) for i in call.floats]
 
         def of_floats(*values: Any) -> list[Any]:
@@ -182,7 +180,7 @@ class External(Form):
                 every[place] = value
             return self._outputs(call, every)
 
-        return differences.jvp(of_floats, [arrays[i] for i in live], tangents, self.step)
+        return of_floats, [arrays[i] for i in live]
 
     def _by_basis(self, call: Call, arrays: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
         """The tangents of the outputs from the vjp, one unit upstream at a time."""
@@ -198,6 +196,11 @@ class External(Form):
             pulled = self._pull(call, units, arrays)
             pushed[k][place] = sum(np.sum(g * t) for g, t in zip(pulled, tangents, strict=True))
         return pushed
+
+
+def _copies(arrays: Sequence[Any]) -> list[Any]:
+    """Arrays that share no memory with the framework's tensors, nor with the next call's."""
+    return [np.array(a) for a in arrays]
 
 
 def _shaped(gradient: Any, x: Any) -> Any:
