@@ -13,6 +13,7 @@ from tensorflow.python.eager import tape as tape_module
 from tensorflow.python.framework import ops
 
 from gradwright.frameworks import tf_eager, tf_private, tf_tapes
+from gradwright.frameworks import tf_private_graphs as graphs
 from tests.mode_forms import FORMS
 from tests.modes import MODES, outcome
 
@@ -117,7 +118,7 @@ def test_without_the_registry_of_gradients_nothing_breaks(monkeypatch):
     for name in ("gradient_registry", "_gradient_registry"):
         if hasattr(ops, name):
             monkeypatch.delattr(ops, name)
-    tf_private.forget_gradient("unknown")
+    graphs.forget_gradient("unknown")
 
 
 TAKEN = """

@@ -52,11 +52,13 @@ def of(values: Iterable[Any]) -> Any:
 
 
 def of_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The seam for a call: the framework of its arguments, or else the one that the function itself names."""
+    """The seam for a call: the framework of its arguments, or else the one that the function itself speaks of."""
     for value in _flat([*args, *kwargs.values()]):
         name = owner(value)
         if name in NAMES:
             return adapter(name)
+    from gradwright.frameworks.named import named_in
+
     return adapter(named_in(function) or "numpy")
 
 
@@ -70,38 +72,6 @@ def _flat(values: Iterable[Any]) -> Iterable[Any]:
             yield from _flat(getattr(value, name, None) for name in value.__dataclass_fields__)
         else:
             yield value
-
-
-def named_in(function: Callable[..., Any]) -> str | None:
-    """The framework that a function's own globals and closure name, or the only one that is loaded."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    function = getattr(function, "__func__", function)
-    code = getattr(function, "__code__", None)
-    scope = getattr(function, "__globals__", {})
-    closed = [cell.cell_contents for cell in getattr(function, "__closure__", None) or () if _filled(cell)]
-    used = [scope[n] for n in _names(code) if n in scope] if code else []
-    for value in used + closed:
-        root = (getattr(value, "__name__", "") if isinstance(value, type(sys)) else type(value).__module__) or ""
-        root = root.partition(".")[0]
-        if root == "keras":
-            root = _keras_backend() or "tensorflow"
-        if root in NAMES and root in sys.modules:
-            return root
-    loaded = [name for name in NAMES if name in sys.modules]
-    return loaded[0] if loaded else None
-
-
-def _filled(cell: Any) -> bool:
-    try:
-        return cell.cell_contents is not None
-    except ValueError:
-        return False
-
-
-def _names(code: Any) -> list[str]:
-    inner = [n for c in code.co_consts if hasattr(c, "co_names") for n in _names(c)]
-    return [*code.co_names, *inner]
 
 
 def with_variables_by_autodiff(function: Callable[..., Any]) -> Callable[..., Any]:

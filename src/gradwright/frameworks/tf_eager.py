@@ -17,7 +17,8 @@ from gradwright import events
 from gradwright.errors import Fault
 from gradwright.frameworks import tf_forward, tf_held, tf_orders, tf_tapes
 from gradwright.frameworks import tf_private as private
-from gradwright.frameworks.tensorflow import as_input, component, is_variable, raw_variable, seam, with_component
+from gradwright.frameworks.tensorflow import seam
+from gradwright.frameworks.tf_values import as_input, component, is_variable, raw_variable, with_component
 from gradwright.outputs import Outputs
 from gradwright.pullback import Pullback, inside_a_pullback
 from gradwright.rule import Rule

@@ -16,6 +16,7 @@ import numpy as np
 from tensorflow.python.framework.ops import EagerTensor
 
 from gradwright.explain import lines
+from gradwright.frameworks.tensorflow import is_variable
 
 METHODS = {
     "numpy": ".numpy()",
@@ -98,7 +99,11 @@ def _tell(value: Any, how: str, report: Report) -> None:
 def _allowed(frame: Any, how: str) -> str:
     """Empty when TensorFlow reads a value for its own ends; `PYTHON` when it does so to run the user's Python."""
     transparent = (__file__, "/numpy/", "/tensorflow/python/autograph/", "__autograph_generated_file")
-    while frame is not None and any(part in frame.f_code.co_filename for part in transparent):
+    while frame is not None:
+        if _of_a_variable(frame):
+            how = METHODS[frame.f_code.co_name]
+        elif not any(part in frame.f_code.co_filename for part in transparent):
+            break
         frame = frame.f_back
     if frame is not None and _within(frame, "tensorflow") and not frame.f_code.co_filename.endswith("script_ops.py"):
         return ""
@@ -107,6 +112,11 @@ def _allowed(frame: Any, how: str) -> str:
             return PYTHON
         frame = frame.f_back
     return how
+
+
+def _of_a_variable(frame: Any) -> bool:
+    """Whether a variable reads itself here, because somebody asked it for its value."""
+    return frame.f_code.co_name in METHODS and _within(frame, "tensorflow") and is_variable(frame.f_locals.get("self"))
 
 
 def _within(frame: Any, package: str) -> bool:

@@ -21,8 +21,8 @@ from gradwright.explain.record import Log, Node
 from gradwright.explain.walk import Paths, Walk, unfold
 from gradwright.frameworks import tf_explain as recorder
 from gradwright.frameworks import tf_explain_pull as pull
-from gradwright.frameworks.tensorflow import component, is_variable
 from gradwright.frameworks.tf_explain_numbers import Numbers
+from gradwright.frameworks.tf_values import component, is_variable
 
 
 class Everything:

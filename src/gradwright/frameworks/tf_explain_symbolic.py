@@ -25,7 +25,7 @@ from gradwright.frameworks import tf_explain_numbers as numbers
 from gradwright.frameworks import tf_explain_pull as pull
 from gradwright.frameworks import tf_explain_run as run
 from gradwright.frameworks import tf_explain_unfold as unfold
-from gradwright.frameworks.tensorflow import component
+from gradwright.frameworks.tf_values import component
 
 ROUNDS = 3  # of a loop: enough for what one variable of the loop hands to the next
 _number = count()

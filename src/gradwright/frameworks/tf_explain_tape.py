@@ -17,7 +17,7 @@ from gradwright.explain.record import Key, Log, Node
 from gradwright.frameworks import tf_explain as recorder
 from gradwright.frameworks import tf_explain_run as run
 from gradwright.frameworks import tf_explain_symbolic as symbolic
-from gradwright.frameworks.tensorflow import component, is_variable
+from gradwright.frameworks.tf_values import component, is_variable
 
 
 class History:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradwright.frameworks import tf_private as private
+from gradwright.frameworks import tf_private_graphs as graphs
 
 try:
     from tensorflow.python.saved_model import save_context
@@ -40,7 +40,7 @@ def call(
     if tf.executing_eagerly():
         return [tf.convert_to_tensor(v) for v in run(*(np.asarray(tf.convert_to_tensor(t)) for t in tensors))]
     graph = tf.compat.v1.get_default_graph()
-    if private.in_xla(graph):
+    if graphs.in_xla(graph):
         raise refuse("it runs python, which XLA cannot compile")
     guards = [tf.identity(g) for g in _guard_against_saving(graph, refuse)] if guarded else []
     results = tf.numpy_function(run, tensors, dtypes)

@@ -15,6 +15,7 @@ import tensorflow as tf
 from gradwright import events
 from gradwright.errors import ModeError, compose
 from gradwright.frameworks import tf_private as private
+from gradwright.frameworks import tf_private_graphs as graphs
 from gradwright.frameworks import tf_recording
 from gradwright.pullback import Pullback
 from gradwright.space import Space
@@ -59,7 +60,7 @@ def zeros_or(upstream: Any, output: Any) -> Any:
 
 def checked_at_run_time(pullback: Pullback, pull: Any, outputs: list[Any], pushed: list[Any]) -> list[Any]:
     """Try linearity with numbers when the graph runs; XLA can run no such check, there the rule is refused."""
-    if private.in_xla(tf.compat.v1.get_default_graph()):
+    if graphs.in_xla(tf.compat.v1.get_default_graph()):
         raise nonlinear(pullback, "its ops cannot be seen into, and XLA can check nothing at run time")
     with private.record.stop_recording():
         one = [tf.random.normal(tf.shape(o), dtype=o.dtype) if o.dtype.is_floating else None for o in outputs]
@@ -82,7 +83,9 @@ def near(left: Any, right: Any) -> Any:
 def by_own_jvp(pullback: Pullback, own: Callable[..., Any], tangents: list[Any]) -> list[Any]:
     """Hand the tangents to the rule's jvp, one per tensor argument in its structure, and flatten what it returns."""
     from gradwright import tree
-    from gradwright.frameworks.tensorflow import as_tensor, component, seam
+    from gradwright.frameworks.tensorflow import seam
+    from gradwright.frameworks.tf_fitting import as_tensor
+    from gradwright.frameworks.tf_values import component
 
     given, at = [], 0
     for slot in pullback.slots:

@@ -17,8 +17,11 @@ from tensorflow.python.framework import ops
 
 from gradwright.frameworks import tf_forward, tf_guard, tf_linearity, tf_orders, tf_tapes
 from gradwright.frameworks import tf_private as private
-from gradwright.frameworks.tensorflow import as_input, component, is_variable, raw_variable, seam, with_component
+from gradwright.frameworks import tf_private_doors as doors
+from gradwright.frameworks import tf_private_graphs as graphs
+from gradwright.frameworks.tensorflow import seam
 from gradwright.frameworks.tf_lift import Lifted, lift, trace
+from gradwright.frameworks.tf_values import as_input, component, is_variable, raw_variable, with_component
 from gradwright.outputs import Outputs
 from gradwright.pullback import Pullback, inside_a_pullback
 from gradwright.rule import Rule
@@ -62,7 +65,7 @@ def run(rule: Rule, bound: Any, first_order: bool) -> tuple[Any, Any, list[Any]]
     try:
         return tf_tapes.run(rule, bound, first_order)
     except tf.errors.OperatorNotAllowedInGraphError:
-        converted = private.converted_by_autograph(rule.pair)
+        converted = doors.converted_by_autograph(rule.pair)
         return tf_tapes.run(rule, bound, first_order, converted)
 
 
@@ -194,7 +197,7 @@ def put_recorded(emission: Emission, graph: Any, tensors: list[Any]) -> list[Any
         return emission.pull(op_inputs, op_outputs, list(upstreams))
 
     pushforward = functools.partial(tf_forward.in_graph, emission, op_inputs, op_outputs)
-    recorded = [private.outside_of(graph, t) if t.dtype == tf.resource else t for t in tensors[outs : outs + inputs]]
+    recorded = [graphs.outside_of(graph, t) if t.dtype == tf.resource else t for t in tensors[outs : outs + inputs]]
     private.record_operation(emission.pullback.rule.name, op_outputs[:outs], recorded, backward, pushforward)
     return op_outputs
 
@@ -219,7 +222,7 @@ def emissions() -> list[Any]:
 
 def live(op: Any) -> Emission | None:
     """The emission that an op belongs to, if it is the op of a rule of this process."""
-    return _live.get(private.gradient_name(op))
+    return _live.get(graphs.gradient_name(op))
 
 
 def register(emission: Any, graph: Any, replace: bool = False) -> None:
@@ -227,21 +230,21 @@ def register(emission: Any, graph: Any, replace: bool = False) -> None:
     if _live.get(emission.name) is emission:
         return keep_alive(emission, graph)
     if replace:
-        private.forget_gradient(emission.name)
+        graphs.forget_gradient(emission.name)
     known = weakref.ref(emission)
 
     def gradient(op: Any, *upstreams: Any) -> list[Any]:
         return known().differentiate(op, *upstreams)  # type: ignore[union-attr]
 
-    private.register_gradient(emission.name, gradient)
-    weakref.finalize(emission, private.forget_gradient, emission.name)
+    graphs.register_gradient(emission.name, gradient)
+    weakref.finalize(emission, graphs.forget_gradient, emission.name)
     _live[emission.name] = emission
     keep_alive(emission, graph)
 
 
 def keep_alive(emission: Any, graph: Any) -> None:
     """Let a graph, and those around it, own an emission."""
-    for holder in private.enclosing_graphs(graph):
+    for holder in graphs.enclosing_graphs(graph):
         if not hasattr(holder, "_gradwright_emissions"):
             holder._gradwright_emissions = []
         holder._gradwright_emissions.append(emission)

@@ -16,6 +16,8 @@ from tensorflow.python.framework import ops
 from gradwright import events
 from gradwright.frameworks import tf_forward
 from gradwright.frameworks import tf_private as private
+from gradwright.frameworks import tf_private_doors as doors
+from gradwright.frameworks import tf_private_graphs as graphs
 
 
 def pull(emission: Any, op_inputs: Any, op_outputs: Any, upstreams: list[Any]) -> list[Any]:
@@ -39,16 +41,16 @@ class Guard:
         self.emission, self.dense = emission, dense
         self.name = f"{emission.name}-guard-{ops.uid()}"
         self.op: Any = None
-        self.made_for = private.op_being_recorded()
+        self.made_for = doors.op_being_recorded()
 
     def for_forward_mode(self) -> bool:
         """Whether the guard is asked for the JVP of the rule, and not for a derivative of its gradient.
 
         The JVP of a branch or loop is made while that op is recorded: its gradient is built and differentiated at once.
         """
-        if private.transposing_for_forward_mode():
+        if doors.transposing_for_forward_mode():
             return True
-        return self.made_for is not None and self.made_for == private.op_being_recorded()
+        return self.made_for is not None and self.made_for == doors.op_being_recorded()
 
     def put(self, gradients: list[Any], ups: list[Any], op_inputs: Any, op_outputs: Any) -> list[Any]:
         """Put the op into the graph that is being built; gives the gradients behind it."""
@@ -107,7 +109,7 @@ class Guard:
             )
 
         tf_forward.refuse_unseen_in_batch(emission)
-        if private.is_branch_gradient(tf.compat.v1.get_default_graph()):
+        if graphs.is_branch_gradient(tf.compat.v1.get_default_graph()):
             raise tf_forward.nonlinear(emission.pullback, "its ops cannot be seen into, inside a branch")
 
         def lifted(upstreams: list[Any]) -> list[Any]:

@@ -19,6 +19,8 @@ from tensorflow.python.eager.polymorphic_function import concrete_function
 from gradwright import events
 from gradwright.errors import GradwrightError, ModeError, compose
 from gradwright.frameworks import tf_private as private
+from gradwright.frameworks import tf_private_doors as doors
+from gradwright.frameworks import tf_private_graphs as graphs
 from gradwright.pullback import Pullback
 
 
@@ -45,7 +47,7 @@ class Lifted:
             quiet = self.unwatched()
             return quiet(upstreams, [values[place_in(self.captured, c)] for c in quiet.captured])
         function = self.function
-        if self.unforced is not None and private.in_vectorised_loop():
+        if self.unforced is not None and doors.in_vectorised_loop():
             # The ops of the loop's body are a pattern that runs once beside the rows.
             function = self.unforced
             if function.graph.refusal_in_loops is not None:
@@ -113,9 +115,9 @@ def trace(function: Callable[[list[Any]], list[Any]], like: list[Any], name: str
     """Trace a function of flat tensors into a graph of its own."""
     inner = private.FuncGraph(name)
     inner.deliveries, inner.refusal_in_loops = [], None
-    effects = private.SideEffects(inner)
+    effects = graphs.SideEffects(inner)
     with inner.as_default():
-        places = [private.placeholder(tensor.dtype.base_dtype, tensor.shape) for tensor in like]
+        places = [graphs.placeholder(tensor.dtype.base_dtype, tensor.shape) for tensor in like]
         try:
             template = function(list(places))
         except Exception as error:

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from gradwright.frameworks import tf_graph, tf_lift, tf_observe_pfor, tf_retrace
 from gradwright.frameworks import tf_private as private
+from gradwright.frameworks import tf_private_graphs as graphs
 from gradwright.frameworks.tf_observe_line import Line, emit_to_queue
 from gradwright.frameworks.tf_observe_site import Site, replica
 from gradwright.frameworks.tf_statistics import statistics_of
@@ -87,7 +88,7 @@ class TensorFlowReader:
     def emit(self, hub: Hub, graph: Any, site: Site) -> None:
         """Put the delivery of one backward into the graph of its pullback."""
         line = self.line(hub, site.channel)
-        if private.in_xla(graph):
+        if graphs.in_xla(graph):
             from gradwright.frameworks import tf_observe_xla
 
             graph.deliveries.extend(tf_observe_xla.emit(line, site))

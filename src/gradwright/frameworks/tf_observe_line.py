@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2
 
-from gradwright.frameworks import tf_private as private
+from gradwright.frameworks import tf_private_graphs as graphs
 from gradwright.frameworks.tf_observe_site import Site
 from gradwright.observe.hub import Hub
 
@@ -75,7 +75,7 @@ class Line:
         self.kept: dict[int, Site] = {}
         self.rings: Any = weakref.WeakSet()
         self.on, self.counter = False, None
-        with private.outside_graphs(), tf.device("CPU:0"):
+        with graphs.outside_graphs(), tf.device("CPU:0"):
             self.queue = self.queue_handle()
 
     def queue_handle(self) -> Any:
@@ -97,7 +97,7 @@ class Line:
         if self.counter is None:
             from gradwright.frameworks.tf_observe_xla import counter
 
-            with private.outside_graphs():
+            with graphs.outside_graphs():
                 self.counter = counter(f"{self.name}_order")
         return self.counter
 
@@ -107,7 +107,7 @@ class Line:
         if self.on:
             self.kept[site.number] = site
         if site.every > 1:
-            with private.outside_graphs(), tf.device("CPU:0"):
+            with graphs.outside_graphs(), tf.device("CPU:0"):
                 counter = self.counter_handle(site)
                 tf.raw_ops.AssignVariableOp(resource=counter, value=tf.constant(0, tf.int64))
             weakref.finalize(site, destroy, counter).atexit = False
@@ -117,7 +117,7 @@ class Line:
         if on == self.on:
             return
         self.on = on
-        with private.outside_graphs(), tf.device("CPU:0"):
+        with graphs.outside_graphs(), tf.device("CPU:0"):
             handle = self.switch_handle()
             if on:
                 tf.raw_ops.AssignVariableOp(resource=handle, value=True)
@@ -129,7 +129,7 @@ class Line:
 
     def drain(self, hub: Hub) -> None:
         """Take out what has arrived."""
-        with private.outside_graphs(), tf.device("CPU:0"):
+        with graphs.outside_graphs(), tf.device("CPU:0"):
             waiting = int(tf.raw_ops.QueueSizeV2(handle=self.queue))
             arrived = []
             if waiting:
@@ -161,5 +161,5 @@ def array_of(serialized: bytes) -> np.ndarray:
 
 def destroy(handle: Any) -> None:
     """Free a resource that only we know by name."""
-    with private.outside_graphs():
+    with graphs.outside_graphs():
         tf.raw_ops.DestroyResourceOp(resource=handle, ignore_lookup_error=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from gradwright.frameworks import tf_private as private
+from gradwright.frameworks import tf_private_doors as doors
 
 
 def install() -> None:
@@ -21,7 +21,7 @@ def install() -> None:
         "VarIsInitializedOp": same_for_all,
         "QueueEnqueueV2": put_all,
     }.items():
-        private.teach_vectorised_loops(op_type, convert)
+        doors.teach_vectorised_loops(op_type, convert)
 
 
 def again(op: Any, inputs: list[Any]) -> Any:
@@ -34,12 +34,12 @@ def again(op: Any, inputs: list[Any]) -> Any:
 
 def found_by_name(pfor_input: Any) -> Any:
     """A handle."""
-    return private.for_all_rows(again(pfor_input.op, []))
+    return doors.for_all_rows(again(pfor_input.op, []))
 
 
 def same_for_all(pfor_input: Any) -> Any:
     """An op on a handle."""
-    return private.for_all_rows(again(pfor_input.op, [pfor_input.unstacked_input(0)]))
+    return doors.for_all_rows(again(pfor_input.op, [pfor_input.unstacked_input(0)]))
 
 
 def put_all(pfor_input: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradwright.frameworks import tf_private as private
+from gradwright.frameworks import tf_private_graphs as graphs
 
 ROWS = 1024
 """How many backwards of one place are kept between two readings."""
@@ -59,7 +59,7 @@ def count_up(handle: Any) -> Any:
 
 def counter(name: str) -> Any:
     """A counter that begins at zero."""
-    handle = private.variable_handle(name, tf.int64, [])
+    handle = graphs.variable_handle(name, tf.int64, [])
     tf.raw_ops.AssignVariableOp(resource=handle, value=tf.zeros([], tf.int64))
     return handle
 
@@ -71,9 +71,9 @@ class Ring:
         self.line, self.site, self.read, self.lost = line, site, 0, 0
         width = 2 + sum(site.width(i) for i in range(len(site.facts)))
         name = f"{line.name}_ring_{site.number}"
-        with private.outside_graphs():
+        with graphs.outside_graphs():
             self.count, self.passed = counter(name + "_count"), counter(name + "_passed")
-            self.rows = private.variable_handle(name, tf.float64, [ROWS, width])
+            self.rows = graphs.variable_handle(name, tf.float64, [ROWS, width])
             tf.raw_ops.AssignVariableOp(resource=self.rows, value=tf.zeros([ROWS, width], tf.float64))
         from gradwright.frameworks.tf_observe_line import destroy
 
@@ -86,12 +86,12 @@ class Ring:
 
     def skip(self) -> None:
         """Pass over what was written while nobody watched."""
-        with private.outside_graphs():
+        with graphs.outside_graphs():
             self.read = self.written()
 
     def take(self) -> list[np.ndarray]:
         """The rows that have come since the last reading."""
-        with private.outside_graphs():
+        with graphs.outside_graphs():
             count = self.written()
             if count == self.read:
                 return []

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from gradwright.fit import AtRunTime
-from gradwright.frameworks import tf_private as private
+from gradwright.frameworks import tf_private_graphs as graphs
 from gradwright.space import Space
 
 
@@ -23,7 +23,7 @@ def fit(gradient: Any, space: Space, at: AtRunTime) -> Any:
 
 def refusals(given: Any, wanted: Any, label: str) -> list[Any]:
     """A check that broadcasting explains the shape; XLA has none, there the reshape itself fails."""
-    if private.in_xla(tf.compat.v1.get_default_graph()):
+    if graphs.in_xla(tf.compat.v1.get_default_graph()):
         return []
 
     def refuse() -> Any:

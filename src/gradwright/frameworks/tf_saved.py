@@ -16,7 +16,8 @@ import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
 
 from gradwright.frameworks import tf_graph
-from gradwright.frameworks import tf_private as private
+from gradwright.frameworks import tf_private_doors as doors
+from gradwright.frameworks import tf_private_graphs as graphs
 from gradwright.frameworks.tf_lift import Lifted, close
 from gradwright.space import Space
 
@@ -38,9 +39,9 @@ def write(emission: Any, graph: Any, op: Any) -> None:
         else:
             # As text: TensorFlow loads what an attribute calls first only for ops without a gradient of their own.
             value = attr_value_pb2.AttrValue(s=name.encode())
-        private.set_attribute(op, attribute, value)
+        graphs.set_attribute(op, attribute, value)
     facts = json.dumps(layout(emission), separators=(",", ":"))
-    private.set_attribute(op, LAYOUT, attr_value_pb2.AttrValue(s=facts.encode()))
+    graphs.set_attribute(op, LAYOUT, attr_value_pb2.AttrValue(s=facts.encode()))
 
 
 def layout(emission: Any) -> dict[str, Any]:
@@ -70,11 +71,11 @@ def loaded(load: Callable[..., Any]) -> Callable[..., Any]:
         functions = load(*args, **kwargs)
         by_name = {as_text(name): function for name, function in functions.items()}  # by the names when saved
         by_name |= {as_text(function.name): function for function in functions.values()}
-        graphs = [function.graph for function in functions.values()]
-        for graph in graphs:
+        loaded_graphs = [function.graph for function in functions.values()]
+        for graph in loaded_graphs:
             for op in graph.get_operations():
                 if op.type == "IdentityN":
-                    restore(op, by_name, graphs)
+                    restore(op, by_name, loaded_graphs)
         return functions
 
     load_and_restore.__wrapped__ = load  # type: ignore[attr-defined]
@@ -86,17 +87,17 @@ def as_text(name: Any) -> str:
     return name.decode() if isinstance(name, bytes) else name
 
 
-def restore(op: Any, by_name: dict[str, Any], graphs: list[Any]) -> None:
+def restore(op: Any, by_name: dict[str, Any], owners: list[Any]) -> None:
     """Make the gradient of one loaded op."""
-    facts = private.attribute(op, LAYOUT)
-    name = private.gradient_name(op)
+    facts = graphs.attribute(op, LAYOUT)
+    name = graphs.gradient_name(op)
     if facts is None or not name or tf_graph.live(op) is not None:
         return
     facts = json.loads(facts)
-    function = by_name.get(private.attribute(op, PULLBACK).name)
+    function = by_name.get(graphs.attribute(op, PULLBACK).name)
     if function is None:
         return
-    pushed = private.attribute(op, PUSHFORWARD)
+    pushed = graphs.attribute(op, PUSHFORWARD)
     pushed = None if pushed is None else by_name.get(as_text(pushed))
     emission = tf_graph.Emission(
         remembered(facts),  # type: ignore[arg-type]
@@ -106,7 +107,7 @@ def restore(op: Any, by_name: dict[str, Any], graphs: list[Any]) -> None:
     emission.name = name
     emission.counts = tuple(facts["counts"])
     emission.places, emission.push_places = facts["places"], facts["push_places"]
-    for graph in graphs:
+    for graph in owners:
         tf_graph.register(emission, graph, replace=True)
 
 
@@ -132,10 +133,10 @@ def template_of(kind: str | None) -> Any:
 
 def saved_by_tensorflow(op: Any) -> bool:
     """Whether TensorFlow's own saving of gradients may have this op; it fails on rules inside loops and branches."""
-    if tf_graph.live(op) is None and private.attribute(op, LAYOUT) is None:
+    if tf_graph.live(op) is None and graphs.attribute(op, LAYOUT) is None:
         return True
-    return not any(private.is_control_flow(graph) for graph in private.enclosing_graphs(op.graph))
+    return not any(graphs.is_control_flow(graph) for graph in graphs.enclosing_graphs(op.graph))
 
 
-private.stand_before_function_loader(loaded)
-private.choose_gradients_to_save(saved_by_tensorflow)
+doors.stand_before_function_loader(loaded)
+doors.choose_gradients_to_save(saved_by_tensorflow)

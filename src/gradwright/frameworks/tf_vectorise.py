@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from gradwright.frameworks import tf_graph
-from gradwright.frameworks import tf_private as private
+from gradwright.frameworks import tf_private_doors as doors
 from gradwright.frameworks.tf_lift import Lifted
 
 
@@ -104,4 +104,4 @@ def again(single: tf_graph.Emission, tensors: list[Any]) -> list[Any]:
         return list(tf.identity_n(tensors))
 
 
-private.convert_in_pfor("IdentityN", convert)
+doors.convert_in_pfor("IdentityN", convert)
