@@ -59,6 +59,69 @@ def test_forms_of_partials(partials):
     np.testing.assert_allclose(accumulator.jvp(out), y**2 + 2 * x * y)
 
 
+@pytest.mark.parametrize(
+    "partials",
+    [
+        (lambda y: y**2, lambda x, y: 2 * x * y),
+        (lambda y, x: y**2, lambda y, x: 2 * x * y),
+        (lambda out, x: out / x, lambda y, out: 2 * out / y),
+        (lambda x, out: out / x, lambda output, y: 2 * output / y),
+        {"x": lambda y: y**2, "y": lambda y, x: 2 * x * y},
+        lambda y, x: (y**2, 2 * x * y),
+        (lambda a, b: b**2, lambda a, b: 2 * a * b),
+        (lambda a, b: b**2, lambda a, b, c: 2 * c / b),
+        (lambda *xs: xs[1] ** 2, lambda x, y=0.0: 2 * x * y),
+    ],
+    ids=["one", "turned", "output first", "output", "dict", "one function", "places", "output by place", "optional"],
+)
+@pytest.mark.parametrize("call", [lambda f, x, y: f(x, y), lambda f, x, y: f(y=y, x=x)], ids=["by place", "by name"])
+def test_partials_are_bound_by_name_or_all_by_place(partials, call):
+    f = gw.elementwise(lambda x, y: x * y**2, partials)
+    x, y = tf.constant([1.0, 2.0]), tf.constant([3.0, -5.0])
+    for wrap in (lambda f: f, tf.function):
+        gx, gy = gradients(wrap(lambda x, y: call(f, x, y)), x, y)
+        np.testing.assert_allclose(gx, y**2, rtol=1e-6)
+        np.testing.assert_allclose(gy, 2 * x * y, rtol=1e-6)
+
+
+def test_arguments_left_out_or_skipped_keep_their_places():
+    # f = a x b: the partial by x takes the default of what the call leaves out, and b's gradient is b's.
+    partials = (lambda a, b: a * b, lambda x, b: x * b, lambda x, a: x * a)
+    f = gw.elementwise(lambda x, a=2.0, b=3.0: x * a * b, partials)
+    t = tf.constant([5.0, 7.0, 1.0])
+    np.testing.assert_allclose(gradients(f, X)[0], [6.0] * 3)
+    np.testing.assert_allclose(gradients(lambda x: f(x, b=10.0), X)[0], [20.0] * 3)
+    np.testing.assert_allclose(gradients(lambda x: f(x, 10.0), X)[0], [30.0] * 3)
+    gx, gt = gradients(lambda x, t: f(x, b=t), X, t)
+    np.testing.assert_allclose(gx, 2 * t)
+    np.testing.assert_allclose(gt, 2 * X)
+
+
+def test_an_argument_named_out_is_an_argument():
+    f = gw.elementwise(lambda x, out: x * out, (lambda x, out: out, lambda out, x: x))
+    gx, gy = gradients(f, X, 2 * X)
+    np.testing.assert_allclose(gx, 2 * X)
+    np.testing.assert_allclose(gy, X)
+
+
+@pytest.mark.parametrize(
+    ("partials", "words"),
+    [
+        ((lambda t: t, lambda x: x), r"takes 1 argument \(t\) of the 2 of the call \(x, y\)"),
+        ((lambda y: y, lambda t, out: t), r"takes 1 argument \(t, out\)"),
+        ((lambda y: y, lambda x, y, a, b: x), r"takes 3 arguments \(x, y, a, b\)"),
+    ],
+)
+def test_a_partial_of_another_number_of_arguments_is_refused(partials, words):
+    f = gw.elementwise(lambda x, y: x * y, partials, name="product")
+    for call in (f, tf.function(f)):
+        with pytest.raises(
+            gw.errors.ArgumentError,
+            match=rf"(?s)`product` \(test_forms_elementwise.py:\d+\).*{words}.*repair: .*lambda x, y: ",
+        ):
+            call(X, X)
+
+
 def test_constants_none_and_static_arguments():
     f = gw.elementwise(lambda x, a, b=2.0: x * a * b, (6.0, None))
     gx, ga = gradients(f, X, tf.constant(3.0))

@@ -6,7 +6,7 @@ import inspect
 import os
 import site
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gradwright import tree
@@ -58,8 +58,23 @@ def named_values(signature: inspect.Signature | None, args: tuple, kwargs: dict)
     """The arguments of a call by name and in order; an element of `*xs` is named `xs[0]`."""
     if signature is None:
         return {f"args[{i}]": a for i, a in enumerate(args)} | kwargs
+    return _spread(signature, signature.bind(*args, **kwargs).arguments)
+
+
+def aligned_values(signature: inspect.Signature | None, args: tuple, kwargs: dict) -> dict[str, Any]:
+    """As `named_values`, with the defaults of what the call skipped: each argument is in its own place."""
+    if signature is None:
+        return named_values(signature, args, kwargs)
+    bound = signature.bind(*args, **kwargs)
+    last = [name for name in signature.parameters if name in bound.arguments][-1:]
+    bound.apply_defaults()
+    through = list(bound.arguments).index(last[0]) + 1 if last else 0
+    return _spread(signature, dict(list(bound.arguments.items())[:through]))
+
+
+def _spread(signature: inspect.Signature, arguments: Mapping[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    for name, value in signature.bind(*args, **kwargs).arguments.items():
+    for name, value in arguments.items():
         kind = signature.parameters[name].kind
         if kind is inspect.Parameter.VAR_POSITIONAL:
             values |= {f"{name}[{i}]": v for i, v in enumerate(value)}

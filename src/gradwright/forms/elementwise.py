@@ -7,7 +7,7 @@ from typing import Any
 
 from gradwright.backends import backend_of
 from gradwright.errors import ArgumentError, Fault
-from gradwright.forms.calls import Form, named_values, signature_of
+from gradwright.forms.calls import Form, aligned_values, named_values, signature_of
 from gradwright.forms.partials import Partials
 from gradwright.rule import Options, Rule
 
@@ -36,9 +36,9 @@ def elementwise(
     Args:
         f: the function, of one argument or several. It may take static arguments too.
         partials: one a differentiable argument, in order: a tuple, a dict by argument name, or one function that
-            returns them all. Each is a function of the arguments (any leading part of them) and, as a last
-            parameter, of the output; or a constant; or None for an argument that is not differentiable; or
-            `gw.forms.not_implemented("why")`, an error only when it is used.
+            returns them all. Each is a function of some of the arguments, by their names, or of all in their order
+            under any names; and of the output, named `out` or last. Or it is a constant; or None for an argument
+            that is not differentiable; or `gw.forms.not_implemented("why")`, an error only when it is used.
         name: the name in messages.
         example: a function that returns arguments, for `gw.check` and the command line.
         surrogate: as for `gw.custom_gradient`, where the partials differ from f's on purpose.
@@ -48,31 +48,43 @@ def elementwise(
     if not callable(f):
         raise ArgumentError(f"gw.elementwise: the first argument is a function, got {f!r}")
     signature = signature_of(f)
-    written = Partials(partials, list(signature.parameters) if signature else [])
+    written = Partials(partials, signature)
+    by_place: dict[int, tuple[str, ...]] = {}
 
     def pair(*args: Any, **kwargs: Any) -> Any:
         out = f(*args, **kwargs)
-        values = tuple(named_values(signature, args, kwargs).values()) if kwargs else args
-        return out, pullback(values, written, out, made.refuse)
+        if kwargs:
+            named = aligned_values(signature, args, kwargs)
+            return out, pullback(tuple(named), tuple(named.values()), written, out, made.refuse)
+        if len(args) not in by_place:
+            by_place[len(args)] = tuple(named_values(signature, args, {}))
+        return out, pullback(by_place[len(args)], args, written, out, made.refuse)
 
     made = Form(pair, f, Options(surrogate=surrogate, example=example, name=name), written.written)
     return made
 
 
 def pullback(
-    values: tuple[Any, ...], partials: Partials, out: Any, refuse: Callable[[Fault], Exception]
+    names: tuple[str, ...],
+    values: tuple[Any, ...],
+    partials: Partials,
+    out: Any,
+    refuse: Callable[[Fault], Exception],
 ) -> Callable[..., Any]:
     """The grad of one call. It keeps the arguments and the output only as far as the partials use them."""
-    count = len(values)
     dtypes = [getattr(value, "dtype", None) for value in values]
-    takes, wants_output = partials.needs(count)
-    args, kept = values[:takes], out if wants_output else None
-    shape = backend_of(out).shape(out) if count > 1 else None
+    try:
+        places, wants_output = partials.needs(names)
+    except Fault as fault:
+        raise refuse(fault) from None
+    args = tuple(value if place in places else None for place, value in enumerate(values))
+    kept = out if wants_output else None
+    shape = backend_of(out).shape(out) if len(values) > 1 else None
     del values, out
 
     def slopes_here() -> list[Any]:
         try:
-            return partials.all_at(args, kept, count, dtypes)
+            return partials.all_at(args, kept, names, dtypes)
         except Fault as fault:
             raise refuse(fault) from None
 

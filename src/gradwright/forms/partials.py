@@ -5,13 +5,11 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from gradwright.errors import ArgumentError, Fault, GradientCountError, ModeError
+from gradwright.forms.binding import Partial, bind
 from gradwright.space import kind_of
-
-_PLACES = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class NotImplementedPartial:
@@ -33,47 +31,13 @@ def not_implemented(reason: str) -> NotImplementedPartial:
     return NotImplementedPartial(reason)
 
 
-@dataclass(frozen=True, slots=True)
-class Partial:
-    """One partial and what it is called with: how many of the arguments (None: all), and the output or not."""
-
-    value: Any
-    takes: int | None = None
-    wants_output: bool = False
-
-    def __call__(self, args: tuple[Any, ...], out: Any) -> Any:
-        """Compute the partial of a call."""
-        if not callable(self.value):
-            return self.value
-        given = args if self.takes is None else args[: self.takes]
-        return self.value(*given, out) if self.wants_output else self.value(*given)
-
-
-def read_partial(value: Any, arguments: int | None) -> Partial:
-    """Look at the parameters of a partial for a call with so many arguments.
-
-    The output comes last, where the parameter is named `out` or `output`, or there is one more than arguments.
-
-    >>> read_partial(lambda x, out: 1 + out**2, 1).wants_output
-    True
-    """
-    if not callable(value) or isinstance(value, NotImplementedPartial):
-        return Partial(value, 0)
-    try:
-        parameters = list(inspect.signature(value).parameters.values())
-    except (TypeError, ValueError):
-        return Partial(value)
-    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        return Partial(value)
-    names = [p.name for p in parameters if p.kind in _PLACES and p.default is p.empty]
-    wants = bool(names) and (names[-1] in ("out", "output") or (arguments is not None and len(names) > arguments))
-    return Partial(value, len(names) - wants, wants)
-
-
 class Partials:
     """All partials of a function, as they were written."""
 
-    def __init__(self, written: Any, names: list[str]):
+    def __init__(self, written: Any, signature: inspect.Signature | None):
+        parameters = list(signature.parameters.values()) if signature else []
+        names = [p.name for p in parameters]
+        self.defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
         if written is None or isinstance(written, str):
             raise ArgumentError(f"gw.elementwise: partials are functions or constants, got {written!r}")
         if isinstance(written, Mapping):
@@ -85,23 +49,29 @@ class Partials:
             written = [written.get(name) for name in names]
         self.alone = not isinstance(written, list | tuple)
         self.written = [written] if self.alone else list(written)
-        self._read: dict[int, list[Partial]] = {}
+        self._read: dict[tuple[str, ...], list[Partial]] = {}
 
-    def read(self, arguments: int) -> list[Partial]:
-        """The partials of a call with so many arguments."""
-        if arguments not in self._read:
-            self._read[arguments] = [read_partial(value, arguments) for value in self.written]
-        return self._read[arguments]
+    def read(self, names: tuple[str, ...]) -> list[Partial]:
+        """The partials of a call whose arguments have these names."""
+        if names not in self._read:
+            left_out = {name: value for name, value in self.defaults.items() if name not in names}
+            self._read[names] = [
+                bind(value, names, left_out)
+                if callable(value) and not isinstance(value, NotImplementedPartial)
+                else Partial(value, ())
+                for value in self.written
+            ]
+        return self._read[names]
 
-    def needs(self, arguments: int) -> tuple[int, bool]:
-        """How many of the arguments, and whether the output, must be kept for the partials."""
-        read = self.read(arguments)
-        return max(arguments if p.takes is None else p.takes for p in read), any(p.wants_output for p in read)
+    def needs(self, names: tuple[str, ...]) -> tuple[set[int], bool]:
+        """Which of the arguments, and whether the output, must be kept for the partials."""
+        read = self.read(names)
+        return set().union(*(p.places(len(names)) for p in read)), any(p.wants_output for p in read)
 
-    def all_at(self, args: tuple[Any, ...], out: Any, arguments: int, dtypes: list[Any]) -> list[Any]:
+    def all_at(self, args: tuple[Any, ...], out: Any, names: tuple[str, ...], dtypes: list[Any]) -> list[Any]:
         """The partials of a call, one an argument: None where it is no float tensor or not differentiable."""
         wanted = [i for i, dtype in enumerate(dtypes) if dtype is not None and not carries_none(dtype)]
-        read = self.read(arguments)
+        read = self.read(names)
         if self.alone:
             value = read[0](args, out)
             values = list(value) if isinstance(value, list | tuple) else [value]
@@ -110,7 +80,7 @@ class Partials:
             values = [p(args, out) if alive else None for alive, p in zip(live, read, strict=True)]
         if any(i >= len(values) for i in wanted):
             raise too_few(len(values), len(wanted))
-        return [values[i] if i in wanted else None for i in range(arguments)]
+        return [values[i] if i in wanted else None for i in range(len(names))]
 
 
 @functools.lru_cache(maxsize=128)
