@@ -16,7 +16,7 @@ def network():
         [
             keras.Input((4,)),
             layers.Dense(3, activation="tanh", name="hidden"),
-            keras.Sequential([layers.Dense(3, name="hidden"), layers.Dropout(0.5)], name="inner"),
+            keras.Sequential([layers.Dense(3, name="hidden"), layers.Dropout(0.5, name="drop")], name="inner"),
             layers.Dense(1, name="out"),
         ]
     )
@@ -45,7 +45,7 @@ def test_fit_shows_every_layer_at_every_step_and_the_model_stays_as_it_is(model)
     fit(model)
     names = [r.rule for r in log.records]
     assert {n: names.count(n) for n in names} == {
-        "out": 4, "inner": 4, "dropout": 4, "hidden": 4, model.layers[1].layers[0].path: 4,
+        "out": 4, "inner": 4, "drop": 4, "hidden": 4, model.layers[1].layers[0].path: 4,
     }  # fmt: skip
     assert all(r.upstream.shape[0] == 4 and r.upstream.nonfinite == 0 for r in log.records)
     assert all("call" not in layer.__dict__ for layer in model._flatten_layers())
@@ -72,7 +72,7 @@ def test_the_upstream_of_a_layer_is_the_gradient_by_its_output(model):
     [
         ("out", {"out"}),
         (["hidden*", "out"], {"hidden", "out", "inner/hidden"}),
-        (layers.Dropout, {"dropout"}),
+        (layers.Dropout, {"drop"}),
     ],
 )
 def test_layers_are_chosen_by_name_pattern_or_class(model, chosen, names):
@@ -100,7 +100,7 @@ def test_two_logs_on_one_model_and_an_exception(model):
 
     with gw.observe(model, layers="out") as outer:
         with pytest.raises(KeyError):
-            failing(gw.observe(model, layers=["out", "dropout"]))
+            failing(gw.observe(model, layers=["out", "drop"]))
         assert "call" in model.layers[2].__dict__
         fit(model, epochs=1)
     assert [r.rule for r in outer.records] == ["out"] * 4
