@@ -1,5 +1,6 @@
 """The drop-in tape: what it did not record, and that it is a `tf.GradientTape` in every other respect."""
 
+import operator
 import pickle
 import threading
 
@@ -134,6 +135,52 @@ def test_numpy_between():
         a = (x * 2.0).numpy()  # <-- here
         y = tf.reduce_sum(tf.constant(np.cos(a)))
     about(tape.explain(y, x)[0], "none", "numpy", test_numpy_between)
+
+
+READS = {
+    ".numpy()": operator.methodcaller("numpy"),
+    "float()": float,
+    "int()": int,
+    "np.array()": np.sin,  # NumPy asks a variable for an array, and does not say what for
+}
+
+
+@pytest.mark.parametrize("how", READS)
+@pytest.mark.parametrize("keep_values", [True, False])
+def test_a_variable_that_left_as_a_number(how, keep_values):
+    v = tf.Variable(2.0)
+    with gw.GradientTape(keep_values=keep_values) as tape:
+        a = READS[how](v)  # <-- here
+        y = tf.constant(a, tf.float32) * 3.0
+    (reason,) = tape.explain(y, [v])
+    about(reason, "none", "numpy", test_a_variable_that_left_as_a_number)
+    assert reason.op == how
+
+
+def test_a_variable_that_left_in_a_function():
+    v = tf.Variable([1.0, 2.0])
+    (reason,) = gw.explain(
+        lambda q: tf.constant(v.numpy() * 2.0) + q,  # <-- here
+        tf.ones(2),
+        wrt=[v],
+    )
+    about(reason, "none", "numpy", test_a_variable_that_left_in_a_function)
+
+
+def test_a_variable_that_was_only_printed_is_unused(capsys):
+    v, w = tf.Variable(2.0), tf.Variable(3.0)
+    with gw.GradientTape() as tape:
+        print(v.numpy(), float(v))
+        y = w * w
+    about(tape.explain(y, v)[0], "none", "unused")
+    about(tape.explain(y, w)[0], "ok", None)
+
+
+def test_an_operator_with_an_array_keeps_the_gradient():
+    v = tf.Variable([1.0, 2.0])
+    with gw.GradientTape() as tape:
+        y = tf.reduce_sum(np.ones(2, np.float32) * v)
+    about(tape.explain(y, v)[0], "ok", None)
 
 
 def test_intermediates_as_sources():

@@ -65,9 +65,31 @@ CAUSES: dict[str, tuple[str, str]] = {
     ),
     "singular-point": (
         "the derivative of {op} is not finite here{detail}",
-        "keep the input away from this point: add a small number inside, or use gw.ops.safe_norm / gw.ops.where",
+        "{instead}",
     ),
 }
+
+_AWAY = "keep the input away from this point: add a small number inside, or use"
+_OVERFLOW = (
+    "keep the input small, or use a form that cannot overflow: tf.reduce_logsumexp, tf.nn.softmax, gw.ops.softplus"
+)
+_INSTEAD = {  # of an op whose derivative is not finite
+    "Sqrt": f"{_AWAY} gw.ops.safe_norm for a norm, gw.ops.where for another root",
+    "Exp": _OVERFLOW,
+    "Expm1": _OVERFLOW,
+    "RealDiv": f"{_AWAY} tf.math.divide_no_nan",
+    "Div": f"{_AWAY} tf.math.divide_no_nan",
+}
+
+
+def instead_of(op: str | None) -> str:
+    """What to write in place of an op where its derivative is not finite.
+
+    >>> from gradwright.explain.causes import instead_of
+    >>> instead_of("Log").endswith("gw.ops.where")
+    True
+    """
+    return _INSTEAD.get(op or "", f"{_AWAY} gw.ops.where")
 
 
 @dataclass(frozen=True)
@@ -130,6 +152,7 @@ def compose(source: str, status: str, cause: str, op: str | None, where: str | N
         "name": source,
         "how": "Python",
         "dtype": "integers",
+        "instead": instead_of(op),
     }
     words |= facts
     return Reason(source, status, cause, op, where, sentence.format_map(words), repair.format_map(words))

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from gradwright.explain.causes import Reason, compose
 from gradwright.explain.record import Exit, Key, Kind, Log, Node
-from gradwright.explain.sourcing import discarded
+from gradwright.explain.sourcing import discarded, shown
 from gradwright.explain.walk import NONE, NONFINITE, OK, ZERO, Edge, Walk
 
 STOPS = frozenset({"StopGradient", "PreventGradient"})
@@ -198,7 +198,7 @@ class Judge:
         born_here = [k for k in self.walk.paths.leaves() if isinstance(k, int)]
         source = self.sources[number]
         for door in self.log.exits:
-            if strict and discarded(door.spot):
+            if shown(door.spot) or (strict and discarded(door.spot)):
                 continue
             if self.walk.paths.depends(door.key, number) and any(self._came_back(door, k, strict) for k in born_here):
                 yield self._exit(source, number, door)

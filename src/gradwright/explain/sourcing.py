@@ -90,13 +90,25 @@ class _Assignments:
 
 def discarded(spot: tuple[str, int]) -> bool:
     """Whether a value that was read on this line went nowhere: printed, logged, tested, and not kept."""
+    return isinstance(_statement(spot), (ast.Expr, ast.Assert, ast.If, ast.While))
+
+
+def shown(spot: tuple[str, int]) -> bool:
+    """Whether a value that was read on this line was only printed or asserted: it cannot have come back."""
+    found = _statement(spot)
+    if isinstance(found, ast.Expr) and isinstance(found.value, ast.Call):
+        return isinstance(found.value.func, ast.Name) and found.value.func.id == "print"
+    return isinstance(found, ast.Assert)
+
+
+def _statement(spot: tuple[str, int]) -> ast.stmt | None:
+    """The innermost statement on a line."""
     statements = [
         node
         for node in ast.walk(_tree(spot[0]))
         if isinstance(node, ast.stmt) and node.lineno <= spot[1] <= (node.end_lineno or node.lineno)
     ]
-    innermost = max(statements, key=lambda node: node.lineno, default=None)
-    return isinstance(innermost, (ast.Expr, ast.Assert, ast.If, ast.While))
+    return max(statements, key=lambda node: node.lineno, default=None)
 
 
 @lru_cache(maxsize=64)
