@@ -46,6 +46,21 @@ def narrows(given: str, wanted: str) -> bool:
     return _BYTES.get(given, 1) > _BYTES.get(wanted, 1)
 
 
+def stretches(given: Shape | None, wanted: Shape | None) -> bool:
+    """Whether a factor of one shape makes a product larger than the other factor, or fits it nowhere.
+
+    >>> stretches((3, 1), (3,)), stretches((1,), (2, 3)), stretches((None, 1), (2, 3))
+    (True, False, False)
+    """
+    if given is None or wanted is None:
+        return False
+    more = len(given) - len(wanted)
+    if any(size not in (1, None) for size in given[: max(more, 0)]):
+        return True
+    pairs = zip(given[::-1], wanted[::-1], strict=False)
+    return any(g not in (1, None, w) and w is not None for g, w in pairs)
+
+
 @dataclass(frozen=True, slots=True)
 class Space:
     """The shape (None for an unknown size, or for an unknown rank), dtype and kind of an input.

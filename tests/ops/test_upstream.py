@@ -194,6 +194,70 @@ def test_wrong_use(call, words):
         call()
 
 
+@pytest.mark.parametrize("wrap", [lambda f: f, tf.function], ids=["eager", "function"])
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda x: ops.clip(x, norm=-1.0), r"clip: norm=-1\.0,"),
+        (lambda x: ops.clip(x, norm=float("nan")), "clip: norm=nan,"),
+        (lambda x: ops.clip(x, global_norm=-2), "clip: global_norm=-2,"),
+        (lambda x: ops.clip(x, value=-1.0), r"clip: value=-1\.0,"),
+        (lambda x: ops.clip(x, -1.0), r"clip: low=-1\.0,"),
+        (lambda x: ops.clip(x, np.float32(-1.0)), "clip: low=.*-1.0"),
+        (lambda x: ops.clip(x, 1.0, -1.0), r"clip: low=1\.0 must not be above high=-1\.0"),
+        (lambda x: ops.clip(x, value=1.0, high=-1.0), r"clip: low=1\.0 must not be above high=-1\.0"),
+        (lambda x: ops.clip(x, norm="a"), "clip: norm='a' is no number"),
+        (lambda x: ops.clip(x, 0.1, loss_scale=0.0), r"clip: loss_scale=0\.0,"),
+        (lambda x: ops.clip(x, 0.1, loss_scale=-8), "clip: loss_scale=-8,"),
+        (lambda x: ops.clip(x, 0.1, loss_scale=None), "clip: loss_scale=None is no number"),
+        (lambda x: ops.sign_ste(x, clip=-1.0), r"sign_ste: clip=-1\.0,"),
+        (lambda x: ops.sign_ste(x, clip=0), "sign_ste: clip=0,"),
+        (lambda x: ops.reverse(x, "a"), "reverse: scale='a' is no number"),
+        (lambda x: ops.reverse(x, None), "reverse: scale=None is no number"),
+        (lambda x: ops.scale(x, "a"), "scale: factor='a' is no number"),
+        (lambda x: ops.scale(x, None), "scale: factor=None is no number"),
+        (lambda x: ops.scale(x, ["a", "b"]), "scale: factor=.* is no number"),
+        (lambda x: ops.mask(x, None), "mask: mask=None is no number"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused_at_the_call(call, words, wrap):
+    with pytest.raises(gw.errors.ArgumentError, match=words):
+        wrap(call)(X)
+
+
+def test_the_edges_of_what_is_allowed():
+    up = tf.constant([3.0, -4.0])
+    np.testing.assert_array_equal(grad(lambda x: ops.clip(x, norm=0.0), upstream=up), [0, 0])
+    np.testing.assert_array_equal(grad(lambda x: ops.clip(x, norm=float("inf")), upstream=up), up)
+    np.testing.assert_array_equal(grad(lambda x: ops.clip(x, 1.0, 1.0), upstream=up), [1, 1])
+    np.testing.assert_array_equal(grad(lambda x: ops.scale(x, [0.5, 2.0]), upstream=up), [1.5, -8])
+    np.testing.assert_array_equal(grad(lambda x: ops.reverse(x, [0.5, 2.0]), upstream=up), [-1.5, 8])
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, tf.function], ids=["eager", "function"])
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda x: ops.mask(x, tf.ones([2, 1])), r"mask: mask has shape \(2, 1\) and x has shape \(2,\)"),
+        (lambda x: ops.mask(x, [True, False, True]), r"mask: mask has shape \(3,\) and x has shape \(2,\)"),
+        (lambda x: ops.scale(x, tf.ones([2, 1])), r"scale: factor has shape \(2, 1\) and x has shape \(2,\)"),
+        (lambda x: ops.scale({"a": x, "b": x[0]}, tf.ones([2])), r"factor has shape \(2,\) and x has shape \(\)"),
+        (lambda x: ops.reverse(x[:1], np.ones([2])), r"reverse: scale has shape \(2,\) and x has shape \(1,\)"),
+        (lambda x: ops.clip(x, value=tf.ones([2, 1])), r"clip: value has shape \(2, 1\) and x has shape \(2,\)"),
+    ],
+)
+def test_what_would_broadcast_beyond_x_is_refused(call, words, wrap):
+    with pytest.raises(gw.GradientShapeError, match=words):
+        wrap(call)(X)
+
+
+def test_what_broadcasts_to_x_is_taken():
+    x = tf.zeros([2, 3])
+    for shape in ([], [1], [3], [2, 1], [1, 3], [2, 3]):
+        np.testing.assert_array_equal(grad(lambda x, s=shape: ops.mask(x, 2 * tf.ones(s)), x), np.full([2, 3], 2))
+        np.testing.assert_array_equal(grad(lambda x, s=shape: ops.scale(x, 2 * tf.ones(s)), x), np.full([2, 3], 2))
+
+
 @pytest.mark.parametrize("name", ["reverse", "scale", "mask"])
 def test_each_is_proven_against_its_surrogate(name):
     rule = getattr(ops, name)

@@ -7,6 +7,7 @@ from typing import Any
 
 from gradwright.errors import ArgumentError, Fault, GradientDtypeError, GradientShapeError
 from gradwright.forms.calls import Call, Form, is_tensor
+from gradwright.ops import limits
 from gradwright.ops.maths import maths_of
 from gradwright.rule import Options, Rule, custom_gradient
 from gradwright.space import show_shape
@@ -170,6 +171,7 @@ def sign_ste(x: Any, clip: float | bool | None = None) -> Any:
     if limit is None:
         passed = lambda upstream, *_: upstream  # noqa: E731
     else:
+        limits.at_least_zero("sign_ste", "clip", limit, zero=False)
         inside = m.abs(x) <= limit
         passed = lambda upstream, *_: m.where(inside, upstream, m.zeros_like(upstream))  # noqa: E731
     grad = lambda upstream: passed(upstream)  # noqa: E731

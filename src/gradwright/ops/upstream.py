@@ -12,6 +12,7 @@ from typing import Any
 from gradwright import tree
 from gradwright.errors import ArgumentError
 from gradwright.forms.calls import is_leaf
+from gradwright.ops import limits
 from gradwright.ops.maths import maths_of
 from gradwright.rule import custom_gradient
 
@@ -54,6 +55,8 @@ def _transform(x: Any, change: Callable[[Any], Any], others: tuple[str, ...], li
 
 def _factor(m: Any, value: Any, like: Any) -> Any:
     """A factor in the dtype of what it multiplies."""
+    if isinstance(value, list | tuple):
+        return m.tensor(value, like)
     return m.cast(value, like) if hasattr(value, "dtype") else value
 
 
@@ -74,12 +77,14 @@ def reverse(x: Any, scale: Any = 1.0) -> Any:
     Source: Ganin and Lempitsky, Unsupervised domain adaptation by backpropagation, 2015.
     Under loss scaling: linear, the scale comes out again.
     """
-    m = maths_of(x)
-    scale = m.tensor(scale) if hasattr(scale, "dtype") else scale
-    return _scaled(x, scale, -1, "scale")
+    return _scaled("reverse", x, scale, -1, "scale")
 
 
-def _scaled(x: Any, factor: Any, sign: int, other: str) -> Any:
+def _scaled(op: str, x: Any, factor: Any, sign: int, other: str) -> Any:
+    limits.number(op, other, factor)
+    limits.within(op, other, factor, x)
+    factor = maths_of(x).tensor(factor) if hasattr(factor, "dtype") else factor
+
     def change(upstream: Any) -> Any:
         return _mapped(lambda up: sign * _factor(maths_of(up), factor, up) * up, upstream)
 
@@ -102,8 +107,7 @@ def scale(x: Any, factor: Any) -> Any:
 
     Under loss scaling: linear, the scale comes out again.
     """
-    m = maths_of(x)
-    return _scaled(x, m.tensor(factor) if hasattr(factor, "dtype") else factor, 1, "factor")
+    return _scaled("scale", x, factor, 1, "factor")
 
 
 @custom_gradient(surrogate=lambda x, mask: _masked(x, mask), example=lambda: (_row(), _row() > 0))
@@ -122,6 +126,8 @@ def mask(x: Any, mask: Any) -> Any:
 
     Under loss scaling: linear, the scale comes out again.
     """
+    limits.number("mask", "mask", mask)
+    limits.within("mask", "mask", mask, x)
     held = maths_of(x, mask).tensor(mask)
     return _transform(x, lambda up: _masked(up, held), ("mask",))
 
@@ -165,17 +171,21 @@ def clip(
     Formula: S clip(upstream / S). Powers of two from 1 to 32768 give the same gradient after unscaling; half
     precision is clipped in single. Not linear in the upstream, so forward mode is refused.
     """
-    limits = _limits(low, high, value, norm, global_norm)
+    way = _limits(low, high, value, norm, global_norm)
     amount = _loss_scale(loss_scale)
+    limits.at_least_zero("clip", "loss_scale", amount, zero=False)
+    for limit in way[1] if way[0] == "value" else [way[1]]:
+        limits.within("clip", way[0], limit, x if way[0] != "global norm" else ())
 
     def change(upstream: Any) -> Any:
-        return _unscaled(limits, upstream, amount, axis)
+        return _unscaled(way, upstream, amount, axis)
 
     return _transform(x, change, ("low", "high", "value", "norm", "global_norm", "loss_scale"), linear=False)
 
 
 def _limits(low: Any, high: Any, value: Any, norm: Any, global_norm: Any) -> tuple[str, Any]:
     """Decide which of the ways to clip was asked for: exactly one."""
+    single = "value" if low is None else "low"
     low = value if low is None else low
     given = [("value", low if high is None else (low, high)), ("norm", norm), ("global norm", global_norm)]
     given = [(name, limit) for name, limit in given if limit is not None]
@@ -185,9 +195,11 @@ def _limits(low: Any, high: Any, value: Any, norm: Any, global_norm: Any) -> tup
         ways = "gw.ops.clip(x, -.1, .1), gw.ops.clip(x, norm=1.) or gw.ops.clip(xs, global_norm=1.)"
         raise ArgumentError(f"gw.ops.clip: one way to clip is wanted, {len(given)} were given; write {ways}")
     name, limit = given[0]
-    if name == "value" and high is None:
-        return name, (-limit, limit)
-    return name, limit
+    if name == "value" and high is not None:
+        limits.in_order("clip", *limit)
+        return name, limit
+    limits.at_least_zero("clip", single if name == "value" else name.replace(" ", "_"), limit)
+    return name, (-limit, limit) if name == "value" else limit
 
 
 def _loss_scale(given: Any) -> Any:
@@ -204,11 +216,11 @@ def _loss_scale(given: Any) -> Any:
     )
 
 
-def _unscaled(limits: tuple[str, Any], upstream: Any, amount: Any, axis: Any) -> Any:
+def _unscaled(way: tuple[str, Any], upstream: Any, amount: Any, axis: Any) -> Any:
     """Clip the true upstream and put the loss scale on again, in single precision at least."""
     from gradwright.ops.reductions import norm as length
 
-    kind, limit = limits
+    kind, limit = way
 
     def opened(up: Any) -> Any:
         m = maths_of(up)
