@@ -122,3 +122,40 @@ def test_several_arguments_in_second_order():
 def test_numbers_agree_with_mathematics():
     report = gw.check(cube, X, order=2, modes=("eager",))
     assert report.ok and np.isfinite(report.detectable)
+
+
+def sine(fwd, jvp=None):
+    f = gw.rule(lambda x: tf.sin(x), name="sine")
+    f.defvjp(fwd, lambda x, up: (up * tf.cos(x),))
+    return f.defjvp(jvp) if jvp else f
+
+
+def right_fwd(x):
+    return tf.sin(x), x
+
+
+@pytest.mark.parametrize("broken", [lambda p, t: t[0] * tf.cos(p[0]), lambda p, t: (tf.sin(p[0]), t[0].missing)])
+def test_a_jvp_that_cannot_run_is_a_fault(broken):
+    report = gw.check(sine(right_fwd, broken), X)
+    assert report.labels == ["forward-mode"] and report.faults[0].where.startswith("test_modes_and_orders.py:")
+
+
+def test_a_jvp_that_runs_in_its_own_precision_only_is_none():
+    slope = tf.constant([1.0, 2.0, 3.0])
+    report = gw.check(sine(right_fwd, lambda p, t: (tf.sin(p[0]), t[0] * tf.cos(p[0]) + 0.0 * slope)), X)
+    assert report.ok, str(report)
+
+
+@pytest.mark.parametrize(
+    "fwd", [lambda x: (tf.cos(x), x), lambda x: (tf.sin(x)[None], x), lambda x: (tf.sin(x) + 1, x)]
+)
+def test_a_fwd_that_gives_another_value_is_a_fault(fwd):
+    report = gw.check(sine(fwd), X)
+    assert report.verdict == "wrong" and "fwd gives another" in str(report)
+
+
+def test_a_fwd_that_is_a_stabler_way_to_write_the_function_is_right():
+    f = gw.rule(lambda x: tf.math.log(1.0 + tf.exp(x)))
+    f.defvjp(lambda x: (tf.nn.softplus(x), x), lambda x, up: (up * tf.sigmoid(x),))
+    report = gw.check(f, tf.constant([-40.0, 0.5, 20.0]))
+    assert report.ok, str(report)

@@ -11,6 +11,7 @@ from gradwright.check.hypotheses.precision import coarse_format
 from gradwright.check.hypotheses.upstream import forgotten_finding, nonlinear_finding
 from gradwright.check.numeric import normal
 from gradwright.check.report import Fault
+from gradwright.check.subject import Refused
 
 if TYPE_CHECKING:
     from gradwright.check.examine import Examination
@@ -26,6 +27,31 @@ def untouched(examination: Examination, sample: Sample) -> list[Fault]:
             said = f"the rule writes into its input `{leaf.name}`: the values are others after the call"
             faults.append(Fault("value", leaf.name, said, f"work on a copy of {leaf.name}", subject.where))
     return faults
+
+
+def same_value(examination: Examination, sample: Sample) -> list[Fault]:
+    """A `fwd` that is written apart from its function gives the function's own value."""
+    subject, bench = examination.subject, examination.bench
+    if getattr(subject.rule, "fwd", None) is None or bench.seed is not None:
+        return []
+    try:
+        plain = bench.forward(sample.point)
+    except Exception:
+        return []  # written for what the function itself cannot do
+    made = sample.opened.outputs
+    said = "fwd gives another {} than the function itself, so the rule changes what the function computes"
+    repair = "return the function's own output from fwd"
+    if [y.shape for y in made] != [y.shape for y in plain]:
+        raise Refused(Fault("value", None, said.format("output shape"), repair, subject.where))
+    apart = max(_apart(y, due, bench.native_eps) for y, due in zip(made, plain, strict=True))
+    return [Fault("value", None, said.format("value"), repair, subject.where, apart, 0.0)] if apart else []
+
+
+def _apart(made: np.ndarray, due: np.ndarray, eps: float) -> float:
+    """How far two outputs are apart; 0 for what a stabler way to write the same function explains."""
+    both = np.isfinite(made) & np.isfinite(due)
+    off = float(np.max(np.abs(made - due)[both], initial=0.0))
+    return off if off > max(1e-3, 64 * eps) * float(np.max(np.abs(due)[both], initial=0.0)) else 0.0
 
 
 Gradients = list[np.ndarray | None]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradwright.check.bench import Arrays, Bench
-from gradwright.check.contract import clauses
+from gradwright.check.contract import clauses, same_value
 from gradwright.check.evidence import evidence
 from gradwright.check.forward import adjoint
 from gradwright.check.localise import confirmed
@@ -71,6 +71,7 @@ class Examination:
             self.report.reason = "the forward cannot be evaluated again at this point"
             return
         last = self.samples[-1]
+        self.report.faults += same_value(self, last)
         self.progress.stage("the oracle")
         self.oracle = self._choose(last)
         self.progress.stage("comparing")

@@ -10,7 +10,7 @@ from gradwright.check.numeric import inner, signs, spread
 from gradwright.check.report import Fault
 from gradwright.check.sample import rounded
 from gradwright.check.subject import double, wide
-from gradwright.errors import ModeError
+from gradwright.errors import GradwrightError, ModeError
 
 if TYPE_CHECKING:
     from gradwright.check.examine import Examination
@@ -24,13 +24,13 @@ def adjoint(examination: Examination, sample: Sample, asked: bool) -> list[Fault
     tangents = [signs(examination.rng, x) for x in sample.point[:count]]
     tangents = rounded(tangents, [leaf.dtype for leaf in subject.arguments], bench.precise_rule)
     try:
-        pushed = _pushed(examination, sample, tangents)
+        pushed = _pushed(examination, sample, tangents, bench.precise_rule)
     except ModeError as refusal:
         examination.report.modes["forward"] = "refused"
         examination.report.notes.append(Fault("forward-mode", None, str(refusal).splitlines()[0]))
         return []
     except Exception as error:
-        return _raised(examination, error, asked)
+        return _raised(examination, error, asked or _raises_in_its_own_precision(examination, sample, tangents))
     due = sample.expected if sample.expected is not None else sample.answer.gradients
     right, told = inner(due[:count], tangents), inner(sample.upstreams, pushed)
     slack = 1e4 * bench.rule_eps * (spread(due[:count], tangents) + spread(sample.upstreams, pushed))
@@ -44,9 +44,20 @@ def adjoint(examination: Examination, sample: Sample, asked: bool) -> list[Fault
     return [Fault("forward-mode", None, said, "correct the rule's jvp", subject.where, abs(right - told), slack)]
 
 
-def _pushed(examination: Examination, sample: Sample, tangents: list[np.ndarray]) -> list[Any]:
+def _raises_in_its_own_precision(examination: Examination, sample: Sample, tangents: list[np.ndarray]) -> bool:
+    """Whether a jvp fails as its user calls it, and not for the prover's double precision alone."""
+    try:
+        _pushed(examination, sample, tangents, precise=False)
+    except GradwrightError:
+        return False  # refused by name
+    except Exception:
+        return True
+    return False
+
+
+def _pushed(examination: Examination, sample: Sample, tangents: list[np.ndarray], precise: bool) -> list[Any]:
     subject, bench = examination.subject, examination.bench
-    backend, precise = subject.backend, bench.precise_rule
+    backend = subject.backend
     bench.counts["rule"] += 1
     bench.reseed()
     with backend.context(precise):
