@@ -122,6 +122,31 @@ def test_a_partial_of_another_number_of_arguments_is_refused(partials, words):
             call(X, X)
 
 
+@pytest.mark.parametrize("wrap", [lambda f: f, tf.function], ids=["eager", "function"])
+@pytest.mark.parametrize(
+    ("shape", "shown"), [([3, 1], r"\(3, 1\)"), ([2], r"\(2,\)"), ([2, 3], r"\(2, 3\)"), ([2, 1], r"\(2, 1\)")]
+)
+def test_a_partial_that_broadcasts_beyond_the_output_is_refused(shape, shown, wrap):
+    f = gw.elementwise(lambda x, y: x**2 * y, (lambda x, y: 2 * x * y, lambda x: tf.ones(shape)), name="square")
+    words = rf"(?s)`square` \(test_forms_elementwise.py:\d+\).*by `y` has shape {shown}.*output has shape \(3,\)"
+    with pytest.raises(gw.GradientShapeError, match=words):
+        wrap(lambda x: gradients(f, x, x * 2))(X)
+    with pytest.raises(gw.GradientShapeError, match=words):
+        with tf.autodiff.ForwardAccumulator(X, X):
+            wrap(f)(X, X * 2)
+
+
+def test_a_partial_smaller_than_the_output_is_broadcast():
+    f = gw.elementwise(lambda x, y: x * y, (lambda y: y, lambda x: x))
+    x, y = tf.constant([[1.0], [2.0]]), tf.constant([3.0, 4.0, 5.0])
+    for wrap in (lambda f: f, tf.function):
+        gx, gy = gradients(wrap(f), x, y)
+        np.testing.assert_allclose(gx, [[12.0], [12.0]])
+        np.testing.assert_allclose(gy, [3.0, 3.0, 3.0])
+    unknown = tf.function(lambda x: gradients(f, x, x), input_signature=[tf.TensorSpec([None, 1])])
+    np.testing.assert_allclose(unknown(x)[0], 2 * x)
+
+
 def test_constants_none_and_static_arguments():
     f = gw.elementwise(lambda x, a, b=2.0: x * a * b, (6.0, None))
     gx, ga = gradients(f, X, tf.constant(3.0))

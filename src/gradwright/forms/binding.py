@@ -96,10 +96,11 @@ def _by_place(required: list[str], names: tuple[str, ...]) -> tuple[int, ...]:
 
 def _miscounted(required: list[str], taken: int, names: tuple[str, ...]) -> Fault:
     """Say that a partial takes another number of arguments than the call has, under names that are not theirs."""
-    own = names if all(name.isidentifier() for name in names) else tuple(f"x{i}" for i in range(len(names)))
+    known = all(name.isidentifier() for name in names)
+    own = names if known else tuple(f"x{i}" for i in range(len(names)))
     return Fault(
         ArgumentError,
         f"a partial takes {taken} {'argument' if taken == 1 else 'arguments'} ({', '.join(required)}) of the "
         f"{len(names)} of the call ({', '.join(names)}), and its names do not say which",
-        f"take them all, lambda {', '.join(own)}: ..., or some by their own names",
+        f"take them all, lambda {', '.join(own)}: ...{', or some by their own names' if known else ''}",
     )

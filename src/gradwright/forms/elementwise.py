@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from gradwright.backends import backend_of
-from gradwright.errors import ArgumentError, Fault
+from gradwright.errors import ArgumentError, Fault, GradientShapeError
 from gradwright.forms.calls import Form, aligned_values, named_values, signature_of
 from gradwright.forms.partials import Partials
 from gradwright.rule import Options, Rule
+from gradwright.space import Shape, show_shape, stretches
 
 
 def elementwise(
@@ -80,11 +81,14 @@ def pullback(
     args = tuple(value if place in places else None for place, value in enumerate(values))
     kept = out if wants_output else None
     shape = backend_of(out).shape(out) if len(values) > 1 else None
+    sizes = static_shape(out)
     del values, out
 
     def slopes_here() -> list[Any]:
         try:
-            return partials.all_at(args, kept, names, dtypes)
+            slopes = partials.all_at(args, kept, names, dtypes)
+            refuse_beyond(sizes, names, slopes)
+            return slopes
         except Fault as fault:
             raise refuse(fault) from None
 
@@ -103,3 +107,24 @@ def pullback(
 
     grad.jvp = jvp  # type: ignore[attr-defined]
     return grad
+
+
+def static_shape(value: Any) -> Shape | None:
+    """The shape of a tensor or array as far as it is known; a number has none."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple):
+        return tuple(shape)
+    return None if shape is None else backend_of(value).static(value)
+
+
+def refuse_beyond(sizes: Shape | None, names: tuple[str, ...], slopes: list[Any]) -> None:
+    """Refuse a partial that broadcasts beyond the output: nothing was broadcast so, and its sum would be wrong."""
+    for name, slope in zip(names, slopes, strict=True):
+        given = static_shape(slope)
+        if stretches(given, sizes):
+            raise Fault(
+                GradientShapeError,
+                f"the partial by `{name}` has shape {show_shape(given)} and the output has shape {show_shape(sizes)}, "
+                "to which it must broadcast",
+                "compute the partial element by element: each of its elements belongs to one of the output",
+            )

@@ -52,6 +52,21 @@ def in_order(op: str, low: Any, high: Any) -> None:
     )
 
 
+def of_the_loss(given: Any) -> Any:
+    """Give the factor on the loss; Keras's optimizer keeps it in `dynamic_scale` once it is built."""
+    if not hasattr(given, "scale_loss"):
+        at_least_zero("clip", "loss_scale", given, zero=False)
+        return given
+    if hasattr(given, "dynamic_scale"):
+        return given.dynamic_scale
+    if hasattr(given, "initial_scale"):
+        return given.initial_scale
+    raise ArgumentError(
+        f"gw.ops.clip: loss_scale is a {type(given).__name__}, which scales no loss; give "
+        "keras.optimizers.LossScaleOptimizer(...), or a number"
+    )
+
+
 def within(op: str, argument: str, value: Any, x: Any) -> None:
     """Refuse a factor or mask that would broadcast beyond x: the gradient would be summed over what it adds."""
     given = _shape(value)

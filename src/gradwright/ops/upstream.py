@@ -172,8 +172,7 @@ def clip(
     precision is clipped in single. Not linear in the upstream, so forward mode is refused.
     """
     way = _limits(low, high, value, norm, global_norm)
-    amount = _loss_scale(loss_scale)
-    limits.at_least_zero("clip", "loss_scale", amount, zero=False)
+    amount = limits.of_the_loss(loss_scale)
     for limit in way[1] if way[0] == "value" else [way[1]]:
         limits.within("clip", way[0], limit, x if way[0] != "global norm" else ())
 
@@ -200,20 +199,6 @@ def _limits(low: Any, high: Any, value: Any, norm: Any, global_norm: Any) -> tup
         return name, limit
     limits.at_least_zero("clip", single if name == "value" else name.replace(" ", "_"), limit)
     return name, (-limit, limit) if name == "value" else limit
-
-
-def _loss_scale(given: Any) -> Any:
-    """Give the factor on the loss; Keras's optimizer keeps it in `dynamic_scale` once it is built."""
-    if not hasattr(given, "scale_loss"):
-        return given
-    if hasattr(given, "dynamic_scale"):
-        return given.dynamic_scale
-    if hasattr(given, "initial_scale"):
-        return given.initial_scale
-    raise ArgumentError(
-        f"gw.ops.clip: loss_scale is a {type(given).__name__}, which scales no loss; give "
-        "keras.optimizers.LossScaleOptimizer(...), or a number"
-    )
 
 
 def _unscaled(way: tuple[str, Any], upstream: Any, amount: Any, axis: Any) -> Any:
