@@ -654,3 +654,11 @@ def test_how_far_an_audit_is_is_shown_on_a_terminal_only(monkeypatch, capfd):
         monkeypatch.undo()
         assert b"proving 2 of 2: second" in os.read(ours, 4096)
     os.close(ours)
+
+
+def test_rules_left_out_are_undecided():
+    from gradwright.check.audit import Audit
+
+    assert Audit(left_out=1, findings=[]).exit_status == 2
+    right = Audit.from_dict(Audit(left_out=6).to_dict())
+    assert right.left_out == 6

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 
 import pytest
 
@@ -58,7 +59,14 @@ def test_what_is_forgotten_or_unknown_is_named_and_the_form_is_shown(returned, w
     text = f"{fault.value.fact}\n{fault.value.repair}"
     assert fault.value.kind is gw.VariablesError
     assert all(word in text for word in words), text
-    assert "in order of first use" in text and "{v.ref(): d_v}" in text
+    assert "return input_gradients, [d_" in text and re.search(r"\{(w|b)\.ref\(\): d_\1\}", text)
+
+
+def test_the_form_names_no_variables_that_python_could_not_write():
+    one, two = V("a/b"), V("a/b")
+    with pytest.raises(Fault) as fault:
+        split(dx, [one, two], [one, two], seam)
+    assert "[d_v for each variable in order of first use], or {v.ref(): d_v}" in fault.value.repair
 
 
 def test_one_variable_is_told_in_the_singular():

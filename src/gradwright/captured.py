@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,10 +11,14 @@ from gradwright.errors import Fault, VariablesError
 from gradwright.matching import listed
 
 
-def form(seam: Any) -> str:
-    """The line to write, with a variable as a key as the framework has it."""
-    keyed = getattr(seam, "keyed", "{v.ref(): d_v}")
-    return f"return input_gradients, [d_v for each variable in order of first use], or {keyed}"
+def form(seam: Any, variables: list[Any]) -> str:
+    """The line to write, with the variables' own names where they can stand in python."""
+    names = names_of(variables, seam)
+    key = getattr(seam, "keyed", "{v.ref(): d_v}")
+    if not all(name.isidentifier() for name in names) or len(set(names)) < len(names):
+        return f"return input_gradients, [d_v for each variable in order of first use], or {key}"
+    key = re.sub(r"\bv\b|(?<=d_)v\b", names[0], key)
+    return f"return input_gradients, [{', '.join('d_' + name for name in names)}], or {key}"
 
 
 def takes_variables(grad: Callable[..., Any]) -> bool:
@@ -98,7 +103,7 @@ def answers(
         f"expected {len(variables)} variable gradient{'s' * (len(variables) != 1)}, for "
         f"{listed(names_of(variables, seam))} (the trainable variables that the forward read, in order of first use), "
         f"but received {len(answer)}",
-        form(seam),
+        form(seam, variables),
     )
 
 
@@ -119,13 +124,15 @@ def keyed(
     known = {id(v) for v in variables} | {id(v) for v in reads}
     for variable, gradient, key in items:
         if variable is None:
-            raise Fault(VariablesError, f"the key {key!r} of the variable gradients is no variable", form(seam))
+            raise Fault(
+                VariablesError, f"the key {key!r} of the variable gradients is no variable", form(seam, variables)
+            )
         if id(variable) not in known and seam.is_trainable(variable):
             raise Fault(
                 VariablesError,
                 f"returned a gradient for `{seam.variable_name(variable)}`, which the forward did not read; "
                 f"it read {listed(names_of(variables, seam))}",
-                form(seam),
+                form(seam, variables),
             )
         chosen[id(variable)] = gradient
     missing = [v for v in variables if id(v) not in chosen and id(v) not in optional]
@@ -140,8 +147,8 @@ def forgotten(variables: list[Any], seam: Any) -> Fault:
     return Fault(
         VariablesError,
         f"the forward reads {names}, but grad returns no gradient for {'it' if len(variables) == 1 else 'them'}",
-        f"{form(seam)}, as in: def grad(upstream, variables=None): return (input_gradients, variable_gradients); "
-        'or declare @gw.custom_gradient(variables="autodiff")',
+        f"{form(seam, variables)}, as in: def grad(upstream, variables=None): return (input_gradients, "
+        'variable_gradients); or declare @gw.custom_gradient(variables="autodiff")',
     )
 
 

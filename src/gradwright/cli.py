@@ -31,7 +31,7 @@ def main() -> None:
     \b
     gradwright check examples/            prove every rule in these files
     gradwright run train.py --epochs 1    prove every rule the program really calls
-    gradwright explain train.py           why a gradient is None, zero or NaN
+    gradwright explain train.py           why a gradient is None
 
     Exit status: 0 all right, 1 something wrong, 2 usage, 3 undecided.
     """

@@ -113,6 +113,10 @@ class Rule:
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any], seam: Any) -> Bound:
         """Split a call into slots."""
+        try:
+            self.signature.python.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"rule `{self.name}` ({self.where}): {error}; it takes {self.signature.python}") from None
         return self.signature.bind(args, kwargs, seam)
 
     def unpack(self, result: Any) -> tuple[Any, Callable[..., Any]]:

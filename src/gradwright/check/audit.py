@@ -36,16 +36,17 @@ class Audit:
     notes: list[str] = field(default_factory=list)
     program: str | None = None
     program_status: int | None = None
+    left_out: int = 0
 
     @property
     def exit_status(self) -> int:
-        """1: a rule is wrong or the program failed; else 2: something was unusable; else 3: undecided; else 0."""
+        """1: a rule is wrong or the program failed; else 2: something unusable; else 3: something undecided; else 0."""
         verdicts = {finding.verdict for finding in self.findings}
         if "wrong" in verdicts or self.program_status:
             return SOMETHING_WRONG
         if self.problems or not verdicts:
             return USAGE
-        return UNDECIDED if "undecided" in verdicts else ALL_RIGHT
+        return UNDECIDED if "undecided" in verdicts or self.left_out else ALL_RIGHT
 
     def to_dict(self) -> dict[str, Any]:
         """Everything in plain values: `json.dumps(audit.to_dict())` works."""
@@ -57,7 +58,7 @@ class Audit:
         """The audit that `to_dict` wrote down."""
         findings = [Finding(**{**f, "faults": tuple(f["faults"])}) for f in data["findings"]]
         problems = [Problem(**p) for p in data["problems"]]
-        return cls(findings, problems, data["notes"], data["program"], data["program_status"])
+        return cls(findings, problems, data["notes"], data["program"], data["program_status"], data.get("left_out", 0))
 
     def to_json(self) -> str:
         """One line of JSON."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import inspect
@@ -112,12 +113,24 @@ def submodules(name: str, result: Search) -> Iterator[str]:
 def load(source: str, result: Search) -> ModuleType | None:
     """Import a file or a dotted module; an error in it is noted with the line it stands at."""
     try:
-        return load_file(Path(source)) if os.path.isfile(source) else _load_dotted(source)
+        with _its_own_argv(source):
+            return load_file(Path(source)) if os.path.isfile(source) else _load_dotted(source)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a module may also leave by sys.exit
         result.problems.append(unimportable(source, error))
         return None
+
+
+@contextlib.contextmanager
+def _its_own_argv(source: str) -> Iterator[None]:
+    """A file that reads its arguments when it is imported finds none, not those of the command line that imports it."""
+    kept = sys.argv
+    sys.argv = [source]
+    try:
+        yield
+    finally:
+        sys.argv = kept
 
 
 def _load_dotted(name: str) -> ModuleType:

@@ -34,6 +34,7 @@ def run_program(
             status = None if problem else program.run(target, is_module)
         with counter() as step, silence():
             audit = Audit(prove_meetings(watch.take(), surrogates, step), program=target, program_status=status)
+    audit.left_out = sum(watch.left_out.values())
     audit.notes = [*left_out(watch), *on_purpose_note(audit.findings)]
     if problem or (not audit.findings and not status):
         audit.problems.append(problem or none_called(target, is_module))
