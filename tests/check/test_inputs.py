@@ -176,3 +176,19 @@ def test_writing_into_the_input_is_found():
 def test_a_seed_makes_a_check_repeat():
     reports = [gw.check(cube_wrong(), X, seed=s).to_dict() for s in (3, 3, 4)]
     assert reports[0] == reports[1] and reports[0] != reports[2]
+
+
+NO_TENSORS = {
+    "a text": lambda up: "abc",
+    "an object": lambda up: object(),
+    "a tensor of text": lambda up: tf.constant("abc"),
+    "a sparse tensor": lambda up: tf.sparse.from_dense(up),
+    "a generator": lambda up: (u for u in [up]),
+}
+
+
+@pytest.mark.parametrize("decorator", [gw.custom_gradient, tf.custom_gradient], ids=["ours", "TensorFlow's"])
+@pytest.mark.parametrize("grad", NO_TENSORS.values(), ids=NO_TENSORS)
+def test_what_is_no_tensor_is_a_fault_and_no_exception(decorator, grad):
+    report = gw.check(decorator(lambda x: (x * 2, grad)), tf.constant([1.0, 2.0]))
+    assert report.labels == ["dtype"] and report.faults[0].argument == "x" and report.faults[0].repair

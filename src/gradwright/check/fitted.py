@@ -55,6 +55,14 @@ def fit(leaf: Leaf, raw: np.ndarray | None, dtype: str | None, code: Any) -> Fit
     return Fitted(value, wide, fault, repair)
 
 
+def no_tensor(leaf: Leaf, raw: Any) -> Fault:
+    """The fault of a gradient that is no dense tensor of numbers."""
+    kind = getattr(getattr(raw, "dtype", None), "name", None)
+    what = f"a {type(raw).__name__}" + (f" of dtype {kind}" if kind else "")
+    said = f"the gradient of `{leaf.name}` is {what}, which is no tensor of numbers"
+    return Fault("dtype", leaf.name, said, f"return a dense {leaf.dtype} tensor")
+
+
 def surplus(shape: tuple[int, ...], got: tuple[int, ...]) -> tuple[int, ...] | None:
     """The axes of `got` that broadcasting of `shape` added; None when broadcasting does not explain `got`.
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradwright.check.code import Code
-from gradwright.check.fitted import Fitted, Leaf, fit
+from gradwright.check.fitted import Fitted, Leaf, fit, no_tensor
 from gradwright.check.leaves import Call
 from gradwright.check.report import Fault
 
@@ -116,7 +116,12 @@ class Subject:
     def _fit(self, leaf: Leaf, raw: Any) -> Fitted:
         if raw is None:
             return Fitted(None, None)
-        array = self.backend.numpy(raw)
+        try:
+            array = self.backend.numpy(raw)
+        except Exception:
+            array = None
+        if array is None or array.dtype.kind not in "fciubV":
+            raise Refused(no_tensor(leaf, raw))
         return fit(leaf, array, _dtype_name(self.backend, raw) or leaf.dtype, self.code)
 
 
