@@ -113,10 +113,11 @@ def recorded(function, steps_pass, inputs):
     from gradwright.frameworks import tf_private
     from gradwright.frameworks.tf_recording import recording
 
-    # Overriding is for reverse mode; under an accumulator the variables get the plain gradient.
-    steps_pass = steps_pass and not tf_private.jvps_of([tf.convert_to_tensor(x) for x in inputs])
-    rules = {name: lambda op, upstream: upstream for name in STEPS} if steps_pass else {}
     with recording(), tf.GradientTape(persistent=True) as tape:
+        # Overriding is for reverse mode; under an accumulator, which tells of its tangents only while it records,
+        # the variables get the plain gradient.
+        steps_pass = steps_pass and not tf_private.jvps_of([tf.convert_to_tensor(x) for x in inputs])
+        rules = {name: lambda op, upstream: upstream for name in STEPS} if steps_pass else {}
         with override(rules, strict=False) if rules else contextlib.nullcontext():
             output = function()
         # A copy, for what a grad holds of its own output is replaced by the recorded one, which this tape knows not.
