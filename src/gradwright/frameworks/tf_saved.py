@@ -132,9 +132,14 @@ def template_of(kind: str | None) -> Any:
 
 
 def saved_by_tensorflow(op: Any) -> bool:
-    """Whether TensorFlow's own saving of gradients may have this op; it fails on rules inside loops and branches."""
+    """Whether TensorFlow's own saving of gradients may have this op.
+
+    It fails on rules inside loops and branches, and its loader hands float zeros to the upstream of a variable.
+    """
     if tf_graph.live(op) is None and graphs.attribute(op, LAYOUT) is None:
         return True
+    if any(tensor.dtype == tf.resource for tensor in op.inputs):
+        return False
     return not any(graphs.is_control_flow(graph) for graph in graphs.enclosing_graphs(op.graph))
 
 
