@@ -13,7 +13,7 @@ from gradwright import frameworks
 from gradwright.errors import Fault, GradwrightError, compose
 from gradwright.places import place_of
 from gradwright.pullback import OpenCall
-from gradwright.signature import Bound, Signature
+from gradwright.signature import Bound, Signature, Unbound
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -114,10 +114,9 @@ class Rule:
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any], seam: Any) -> Bound:
         """Split a call into slots."""
         try:
-            self.signature.python.bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"rule `{self.name}` ({self.where}): {error}; it takes {self.signature.python}") from None
-        return self.signature.bind(args, kwargs, seam)
+            return self.signature.bind(args, kwargs, seam)
+        except Unbound as error:
+            raise TypeError(f"rule `{self.name}` ({self.where}): {error}") from None
 
     def unpack(self, result: Any) -> tuple[Any, Callable[..., Any]]:
         """Take (output, grad) apart, or say what came instead."""

@@ -83,6 +83,10 @@ class Bound:
         return [name for slot in self.slots for name in slot.names()]
 
 
+class Unbound(TypeError):
+    """A call that does not fit the signature; the boundary names the rule."""
+
+
 class Signature:
     """The python signature of a rule, and how a call is split by it."""
 
@@ -107,7 +111,10 @@ class Signature:
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any], seam: Any) -> Bound:
         """Bind a call. `seam` is the framework: it tells tensors and turns arrays into them."""
-        bound = self.python.bind(*args, **kwargs)
+        try:
+            bound = self.python.bind(*args, **kwargs)
+        except TypeError as error:
+            raise Unbound(f"{error}; it takes {self.python}") from None
         given = set(bound.arguments)
         bound.apply_defaults()
         slots: list[Slot] = []

@@ -14,7 +14,7 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -162,25 +162,8 @@ def compiled_run_eagerly() -> Iterator[None]:
 def own_rules_called(noted: tf_audit.Met) -> Iterator[None]:
     """Tell of every call of gradwright's own rules."""
     kind = getattr(sys.modules["gradwright.rule"], "Rule", None)
-    if kind is None:
+    with tf_audit.class_watched(kind, noted) if kind is not None else nullcontext():
         yield
-        return
-    original = kind.__call__
-
-    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
-        forget = noted(self, args, kwargs)
-        try:
-            return original(self, *args, **kwargs)
-        except BaseException:
-            if forget is not None:
-                forget()
-            raise
-
-    kind.__call__ = __call__
-    try:
-        yield
-    finally:
-        kind.__call__ = original
 
 
 @contextmanager

@@ -65,12 +65,13 @@ def framework_folders() -> tuple[str, ...]:
 def rules_called(met: Met) -> Iterator[None]:
     """Tell `met(rule, args, kwargs)` of every call of a rule, in all threads, while the scope lasts."""
     kind = rule_class()
-    with _class_watched(kind, met) if kind else _decorator_watched(met):
+    with class_watched(kind, met) if kind else _decorator_watched(met):
         yield
 
 
 @contextmanager
-def _class_watched(kind: Any, met: Met) -> Iterator[None]:
+def class_watched(kind: Any, met: Met) -> Iterator[None]:
+    """Tell `met` of every call of a class of rules; a call that raises is forgotten."""
     original = kind.__call__
 
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
