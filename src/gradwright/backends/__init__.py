@@ -23,15 +23,20 @@ def root_of(kind: type) -> str | None:
     return next((root for root in roots if root in HOMES), None)
 
 
-@functools.lru_cache(maxsize=8)
-def _table(root: str) -> ModuleType:
-    return importlib.import_module(f"{__name__}.{HOMES[root]}")
+@functools.lru_cache(maxsize=16)
+def _table(package: str, root: str) -> ModuleType:
+    return importlib.import_module(f"{package}.{HOMES[root]}")
 
 
-def backend_of(*values: Any) -> ModuleType:
-    """Give the table of the first framework met; plain values go to TensorFlow, the home ground."""
+def table_of(package: str, *values: Any) -> ModuleType:
+    """Give a package's table for the first framework met; plain values go to TensorFlow, the home ground."""
     for value in values:
         root = root_of(type(value))
         if root:
-            return _table(root)
-    return _table("tensorflow")
+            return _table(package, root)
+    return _table(package, "tensorflow")
+
+
+def backend_of(*values: Any) -> ModuleType:
+    """Give the table of array functions of the first framework met."""
+    return table_of(__name__, *values)
